@@ -64,7 +64,14 @@ _QUANTITY = re.compile(rf"{_NUMBER}(?:[kKMBGT]i?|%| USD/h)?")
 
 
 class Said(NamedTuple):
-    """A value, its place, and the reason for it where the text does not give it."""
+    """A value that a text gives or that is assumed.
+
+    Attributes:
+        value: the value, as a document would have it.
+        place: where the text gives it; its start for an assumption.
+        why: how the value follows, if the text does not give it; an assumption begins with
+            ``ASSUMED``.
+    """
 
     value: Any
     place: Place
@@ -72,7 +79,13 @@ class Said(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a text with its values, ``None`` where it is not understood, and its cost."""
+    """A part of a text with its values, ``None`` where it is not understood, and its cost.
+
+    Attributes:
+        begin, end: its characters.
+        values: values by key; empty for separators and fillers.
+        cost: characters not understood, words without effect, and the number of pieces.
+    """
 
     begin: int
     end: int
@@ -82,6 +95,12 @@ class Piece(NamedTuple):
 
 def parse_quick(text: str) -> Node:
     """Parse a line of text into the plan document that it describes.
+
+    Args:
+        text: the line, at most ``LONGEST`` characters.
+
+    Returns:
+        The document, each value at its column of the text.
 
     Raises:
         PlanError: what is not understood, is said twice, is missing or may mean two things, at its
@@ -213,8 +232,16 @@ def write_quick(text: str, document: Node) -> str:
 
 
 def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping[str, str]) -> str:
-    """List the values that an answer depends on and the text does not give, each with its reason
-    where there is one; ``get`` reads keys of the plan that was made."""
+    """List the values that an answer depends on and the text does not give.
+
+    Args:
+        document: the document of the text.
+        get: reads a key of the plan that was made from it.
+        reasons: for keys of the plan, why they have their values.
+
+    Returns:
+        Keys with values, each with its reason where there is one, separated by semicolons.
+    """
     every = dict(_iter_values(document))
     why = {key: _format_reason(node).removeprefix(ASSUMED) for key, node in every.items()}
     rest = [key for key in _load_phrases()["told"] if key not in every and get(key) is not None]
@@ -228,6 +255,7 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
 
 
 def _iter_values(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield all values of a document by dotted key, mappings before their contents."""
     for key, inner in node.iter_children() if isinstance(node.value, dict) else ():
         dotted = f"{path}.{key}" if path else str(key)
         yield dotted, inner
@@ -235,6 +263,7 @@ def _iter_values(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
 
 
 def _format_reason(node: Node, before: str = "") -> str:
+    """Return why a value is assumed or derived, after a text; empty for one that the user gave."""
     return f"{before}{node.origin.text}" if node.origin != STATED else ""
 
 
@@ -389,12 +418,19 @@ def _choose_member(family: Said, size: Said | None) -> Said:
 
 
 def _read_version(name: str) -> tuple[int, ...]:
+    """Read the version in the name of a model; empty where it has none."""
     found = re.match(r"[a-z]+(?:-v)?(\d+(?:\.\d+)?)(?![\db])", name)
     return tuple(map(int, found[1].split("."))) if found else ()
 
 
 def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near") -> bool:
-    """Return whether two texts are about the same amount, as GB and GiB are."""
+    """Decide whether two texts are about the same amount, as GB and GiB are.
+
+    Args:
+        one, other: amounts with or without a prefix.
+        unit: the unit of both.
+        limit: the name of the largest ratio, in the limits of phrases.yaml.
+    """
     share = float(units.parse(one, unit) / units.parse(other, unit))
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
@@ -507,12 +543,20 @@ def _choose_device(said: dict[str, Said]) -> None:
 
 
 def _add_assumptions(said: dict[str, Said], *keys: str) -> None:
+    """Add the usual value of each key that has none."""
     for key in keys:
         value, why = _load_phrases()["assumptions"][key]
         said.setdefault(key, Said(value, Place(TEXT), ASSUMED + why))
 
 
 def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
+    """Make the error that asks for what is missing or unclear.
+
+    Args:
+        about: the question in phrases.yaml.
+        place: where it arises; the text as a whole if None.
+        *values: what fills its words.
+    """
     message, allowed = (words.format(*values) for words in _load_phrases()["asks"][about])
     return PlanError(Fault(message, place or Place(TEXT), allowed))
 
@@ -543,6 +587,10 @@ def _derive_devices(said: dict[str, Said]) -> None:
 def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     """Convert steps and epochs to tokens, and a batch in tokens to sequences; runs that are
     ``tuned`` may be short.
+
+    Args:
+        said: values by key, which this changes.
+        tuned: whether it is a fine-tuning, which may have few tokens.
 
     Raises:
         PlanError: numbers that contradict each other, or of which something is missing.
@@ -599,6 +647,10 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
 def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     """Convert a price of a node to that of a device; assume the first listed price if cost matters
     and no price is given.
+
+    Args:
+        said: values by key, which this changes.
+        asked: the questions of the text.
 
     Raises:
         PlanError: it may be the price of a device or of a node.
@@ -710,7 +762,15 @@ def _find_longest(said: Mapping[str, Said]) -> int | None:
 
 
 def _build_document(text: str, said: dict[str, Said]) -> Node:
-    """Build the document from parsed values; what they do not fix of the layout is searched."""
+    """Build the document from parsed values; what they do not fix of the layout is searched.
+
+    Args:
+        text: the line, which becomes the name of the plan.
+        said: values by dotted key, which this changes.
+
+    Returns:
+        The document, its sections in the order of ``ORDER``.
+    """
     start = Place(TEXT)
     tree: dict[str, Any] = {
         "name": from_data(one_line(" ".join(text.split()))[:NAME], start, STATED)
@@ -779,6 +839,7 @@ def _list_splits(text: str) -> Iterator[list[Piece]]:
 
 
 def _add_costs(one: Cost, other: Cost) -> Cost:
+    """Add two costs."""
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
@@ -832,15 +893,18 @@ def _is_harmless(word: str) -> bool:
 
 @cache
 def _list_harmless() -> frozenset[str]:
+    """List the words that change no answer."""
     return frozenset(_load_phrases()["ignored"].split())
 
 
 @cache
 def _load_phrases() -> Any:
+    """Load the table of phrases."""
     return resources.load_preset("aliases/phrases")
 
 
 def _is_listed(word: str, kind: str) -> bool:
+    """Decide whether a word is in a list of phrases.yaml, whatever its case and separators."""
     return aliases.to_letters(word) in _load_phrases()[kind].split()
 
 
@@ -858,6 +922,7 @@ def _suggest_words(words: str) -> str | None:
 
 @cache
 def _collect_words() -> list[str]:
+    """Collect the names, keys and technical words that a suggestion may be."""
     kinds = ("model", "accelerator")
     pool = [name for kind in kinds for name in source.preset_names(kind)]
     pool += [word for kind in kinds for _, also in aliases.iter_aliases(kind) for word in also]
@@ -893,6 +958,8 @@ def _index_keys() -> Mapping[str, str]:
 
 
 def _match_key(letters: str) -> str | None:
+    """Match letters to a key of a plan, by its own name or another program's; None if there is
+    none."""
     return _index_keys().get(letters.replace(".", "")) or aliases.find_key(letters)
 
 
@@ -904,12 +971,23 @@ def _parse_integer(text: str) -> int | str:
 
 @cache
 def _list_patterns() -> list[tuple[re.Pattern[str], list[str], Any]]:
+    """List the compiled phrases, then those that are refused."""
     rows = [(row["say"], row["set"]) for row in _load_phrases()["phrases"]]
     rows += [(say, {"fault": message}) for say, message in _load_phrases()["refused"].items()]
     return [_compile_phrase(str(say), says) for say, says in rows]
 
 
 def _compile_phrase(say: str, says: Any) -> tuple[re.Pattern[str], list[str], Any]:
+    """Compile a phrase to a regular expression.
+
+    Args:
+        say: the phrase; a word in braces is a slot, one in angle brackets a part with a pattern of
+            its own.
+        says: the values that it sets.
+
+    Returns:
+        The expression, the kinds of its slots in order, and ``says``.
+    """
     slots: list[str] = []
 
     def slot(found: re.Match[str]) -> str:
@@ -926,7 +1004,15 @@ def _compile_phrase(say: str, says: Any) -> tuple[re.Pattern[str], list[str], An
 
 
 def _match_phrases(text: str, at: int) -> Iterator[Understood]:
-    """Match the phrases of the table at a position, also without their last word."""
+    """Match the phrases of the table at a position, also without their last word.
+
+    Args:
+        text: the line.
+        at: the position.
+
+    Yields:
+        Where each match ends, and its values.
+    """
     for pattern, slots, says in _list_patterns():
         found = pattern.match(text, at)
         if found is None or found.end() == at:
@@ -938,7 +1024,16 @@ def _match_phrases(text: str, at: int) -> Iterator[Understood]:
 
 
 def _fill_phrase(found: re.Match[str], slots: list[str], says: Any) -> Iterator[Understood]:
-    """Yield the values of a phrase with its slots filled; nothing where a slot has no value."""
+    """Fill the slots of a phrase.
+
+    Args:
+        found: the match of its expression.
+        slots: the kinds of its slots.
+        says: its values; a slot's name in braces is replaced.
+
+    Yields:
+        Where the phrase ends and its values; nothing where a slot has no value.
+    """
     groups = found.groupdict()
     words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
     values = {name: _parse_slot(name, one) for name, one in words.items()}
@@ -958,7 +1053,15 @@ def _fill_phrase(found: re.Match[str], slots: list[str], says: Any) -> Iterator[
 
 
 def _parse_slot(name: str, text: str) -> Any:
-    """Parse the text of a slot to its value; None where it has none."""
+    """Parse the text of a slot to its value; None where it has none.
+
+    Args:
+        name: the kind of the slot, such as tokens, time or batch.
+        text: what it matched.
+
+    Returns:
+        An int, a text with its unit, a name, or for a batch its number and suffix.
+    """
     text = text.lower().lstrip("$ ").replace(",", "")
     if name in _map_names():
         return _map_names()[name][aliases.to_letters(text)]
@@ -999,7 +1102,15 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
 
 
 def _match_pair(text: str, at: int) -> Iterator[Understood]:
-    """Match a key of a plan, or another program's word, with its value: `tp8`, `optimizer=muon`."""
+    """Match a key of a plan, or another program's word, with its value: `tp8`, `optimizer=muon`.
+
+    Args:
+        text: the line.
+        at: the position.
+
+    Yields:
+        Where the value ends, and the value by key; at most one pair, that with the longest key.
+    """
     found = _KEY.match(text, at)
     ends = [part.end() for part in re.finditer("[A-Za-z]+", found[0])] if found else []
     for end in reversed(ends):
