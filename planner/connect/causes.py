@@ -21,10 +21,15 @@ ALIKE = Fraction(3, 2)
 
 
 class Cause(NamedTuple):
-    """Something that a run may do otherwise, and by how much a quantity moves then."""
+    """Something that a run may do otherwise, and by how much a quantity moves then.
+
+    Attributes:
+        says: the change in words.
+        effect: how much the change adds to the quantity, in its unit; negative if it saves.
+    """
 
     says: str
-    effect: Fraction  # in the unit of the quantity
+    effect: Fraction
 
 
 def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
@@ -50,7 +55,18 @@ def find_causes(result: Result, quantity: str, gap: Fraction) -> list[Cause]:
 
 
 def explain_gap(result: Result, quantity: str, gap: Fraction, most: int = 3) -> list[str]:
-    """Sentences on what could explain that a run differs by so much, so many at most."""
+    """Explain by changes of the plan why a run differs from its prediction.
+
+    Args:
+        result: the result of the plan, its time predicted.
+        quantity: the id of the quantity.
+        gap: measured less predicted, in the quantity's unit.
+        most: the largest number of causes to list.
+
+    Returns:
+        A sentence for each cause, the nearest in size first; if there is none, one that no setting
+            explains the gap.
+    """
     declared, sign, would = result[quantity].declared, "−", "would save"
     if gap > 0:
         sign, would = "+", "would cost"

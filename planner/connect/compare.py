@@ -61,7 +61,13 @@ WORTH = Fraction(1, 20)
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity planned and measured; ``ratio`` is planned / measured."""
+    """A quantity as planned and as measured.
+
+    Attributes:
+        quantity: the planned quantity.
+        measured: the measured value, in the quantity's unit.
+        how: how the log gives the value, such as the column or the step time that it follows from.
+    """
 
     quantity: Quantity
     measured: Fraction
@@ -69,6 +75,7 @@ class Row:
 
     @property
     def id(self) -> str:
+        """Return the id of the quantity."""
         return self.quantity.id
 
     @property
@@ -114,6 +121,7 @@ class Row:
 
     @property
     def ratio(self) -> Fraction | None:
+        """Return planned over measured; None where either is missing or nothing was measured."""
         if self.planned is None or not self.measured:
             return None
         return Fraction(self.planned) / self.measured
@@ -143,9 +151,18 @@ class Row:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
-    from the root, or the step time that was told; ``warm_up`` the records left out where that was
-    told."""
+    """A plan beside the log of its run.
+
+    Attributes:
+        log: the file as it was named, or its name alone where the path was absolute; or the step
+            time that was given instead.
+        format: the format of the log.
+        rows: the quantities that the log gives.
+        notes: sentences on what was read and left out.
+        result: the result of the plan.
+        warm_up: records left out at the start, where the user gave a number.
+        unlike: sentences on settings that the log states and the plan has with other values.
+    """
 
     log: str
     format: str
@@ -445,6 +462,7 @@ def _format_notes(notes: Iterable[str]) -> list[str]:
 
 
 def _join_lines(*lines: str) -> str:
+    """Join texts as lines, each with its own line breaks removed."""
     return "".join(one_line(line) + "\n" for line in lines)
 
 

@@ -35,10 +35,17 @@ _LENGTHS = {1: 8, 5: 4}
 
 
 class Scalar(NamedTuple):
-    """One value of one tag."""
+    """One value of one tag.
+
+    Attributes:
+        step: the step of the run.
+        wall_time: seconds since 1970.
+        tag: the name of the curve.
+        value: its value at that step.
+    """
 
     step: int
-    wall_time: float  # s
+    wall_time: float
     tag: str
     value: float
 
@@ -86,6 +93,7 @@ class Records:
         return scalars
 
     def _report_damage(self, at: int) -> PlanError:
+        """Make the error for a damaged record."""
         what = f"the record at byte {self._read + at} is damaged"
         return PlanError(Fault(what, self.place, "an event file of TensorBoard"))
 
@@ -165,6 +173,7 @@ def _decode_tag(before: bytes) -> str | None:
 
 
 def _read_scalars(event: bytes) -> Iterator[Scalar]:
+    """Yield the scalars of an event, all at its step and time; other values are skipped."""
     fields = _decode_fields(event)
     about = dict(fields)
     wall_time, step = about.get(_WALL_TIME), about.get(_STEP)
@@ -233,6 +242,12 @@ def _decode_fields(message: bytes) -> list[tuple[int, int | bytes]]:
 
 
 def _decode_varint(message: bytes, at: int) -> tuple[int, int]:
+    """Decode a whole number of seven bits a byte; return it and the place behind it.
+
+    Raises:
+        ValueError: it takes more than ten bytes.
+        IndexError: the message ends inside it.
+    """
     value = 0
     for shift in range(0, 70, 7):
         byte = message[at]

@@ -135,7 +135,17 @@ class Log:
             series.steps.append(step)
 
     def column(self, quantity: str, label: str, worth: Fraction) -> Series:
-        """Return the column of a quantity with a label, empty at first."""
+        """Return the column of a quantity with a label; create an empty one if there is none.
+
+        Args:
+            quantity: the id of the quantity.
+            label: the column's name in the log.
+            worth: what a value of 1 in the log is in the quantity's unit; read only for a new
+                column.
+
+        Returns:
+            The values read so far, which the caller extends.
+        """
         try:
             return self.columns[quantity][label]
         except KeyError:
@@ -317,6 +327,16 @@ class LogReader:
             self._rows.log.format = self.kind
 
     def _read_object(self, text: str, line: int, is_whole: bool) -> None:
+        """Read a line of JSON; a part of a line that is no JSON yet is skipped.
+
+        Args:
+            text: the line.
+            line: its number, counted from 1.
+            is_whole: whether the line is complete, so that an error is one of the log.
+
+        Raises:
+            PlanError: a complete line is not JSON, or it is nested too deeply.
+        """
         try:
             row = _DECODER.decode(text)
         except json.JSONDecodeError as error:
@@ -329,6 +349,7 @@ class LogReader:
             self._rows.add_object(line, _flatten_row(row))
 
     def _read_events(self, data: bytes) -> None:
+        """Read a part of a TensorBoard event file; each scalar of a known tag becomes a record."""
         for scalar in self._events.read_chunk(data):
             if scalar.tag not in self._tags and len(self._tags) < 100:
                 self._tags[scalar.tag] = None
@@ -559,6 +580,10 @@ class _Clock:
         self._seconds = float(Fraction(self.worth))
 
     def record_row(self, row: Mapping[str, Any]) -> None:
+        """Record the gain of the clock since the last record, for each that the counter gained.
+
+        A counter that went back, as after a restart, is skipped until it reaches the largest one
+        seen."""
         if self.clock not in row or self.counter not in row:
             return
         time, count = _parse_clock(row[self.clock]), _parse_number(row[self.counter])
@@ -623,11 +648,13 @@ def _read_json_log(file: files.Opened, place: Place) -> Log | None:
 
 
 def _refuse_json(error: json.JSONDecodeError, place: Place, line: int) -> PlanError:
+    """Make the error for text that is not JSON, at its line and column."""
     where = Place(place.file, line, error.colno)
     return PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line"))
 
 
 def _refuse_depth(place: Place) -> PlanError:
+    """Make the error for JSON that is nested too deeply."""
     return PlanError(Fault("nested too deeply", Place(place.file, 1, 1), "a list of records"))
 
 
@@ -696,6 +723,7 @@ def _walk_value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, 
 
 
 def _flatten_row(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Flatten nested objects to one mapping, keys joined by an underscore; lists are left out."""
     found: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict):
@@ -754,6 +782,7 @@ class _Table:
         return list(zip(*rows, strict=True))
 
     def _split_row(self, text: str, line: int) -> list[str]:
+        """Split a line at its delimiter, with quoted cells as CSV has them."""
         if '"' not in text:  # as csv does, in a fifth of its time
             return text.split(self._delimiter)
         try:

@@ -57,9 +57,15 @@ def find_quantile(share: float, freedom: float) -> float:
 
 
 class Rate(NamedTuple):
-    """A fact that predicted time rests on: its name in the ``efficiency`` of an accelerator (unit 1
-    or seconds), its value, the ends of its interval, what it rests on, and between which values it
-    may lie. Documents that state the same fact have the same rate."""
+    """A rate that predicted time rests on. Documents that state the same fact have the same rate.
+
+    Attributes:
+        name: its key in the ``efficiency`` of an accelerator.
+        value: its value; a share of the datasheet's figure, or seconds.
+        interval: the ends of its 90 % interval.
+        rows: the measurements that it rests on, in words.
+        least, most: the bounds that the schema gives it.
+    """
 
     name: str
     value: float
@@ -78,12 +84,19 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A measured step: what the book computes for it, over rates that can be moved."""
+    """A measured step: what the book computes for it, over rates that can be moved.
+
+    Attributes:
+        name: what tables call it.
+        evaluation: the plan, evaluated in floats.
+        places: each rate with a symbol that it scales; a rate may have several.
+        measured: seconds of a typical step.
+    """
 
     name: str
-    evaluation: Evaluation  # in floats
-    places: Sequence[tuple[Rate, Symbol]]  # each rate with a symbol that it moves
-    measured: float  # seconds of a step
+    evaluation: Evaluation
+    places: Sequence[tuple[Rate, Symbol]]
+    measured: float
 
     def move_rates(self, factors: Mapping[Rate, float]) -> Evaluation:
         """Evaluate the run where rates are so many times what they are."""
@@ -137,6 +150,13 @@ def run_of(plan: Plan, measured: float, name: str = "", like: Evaluation | None 
 
 
 def _build_rate(name: str, path: str, fact: Mapping[str, Any]) -> Rate:
+    """Build a rate from a fact of an accelerator.
+
+    Args:
+        name: its key in the ``efficiency`` of the accelerator.
+        path: its key in a plan, from whose schema the bounds are read.
+        fact: ``value``, ``interval`` if there is one, and ``rows``, as documents give them.
+    """
     said = schema.describe("plan", path) or {}
     value, *ends = (
         float(units.parse(each, "s")) for each in (fact["value"], *(fact.get("interval") or ()))
@@ -178,9 +198,13 @@ def solve_squares(
 
 @dataclass(frozen=True)
 class RunScatter:
-    """How published runs of the kind of a run lie around their predictions: variances of the
-    logarithm within a laboratory and between laboratories, and how many degrees of freedom these
-    have."""
+    """The scatter of published runs of one kind around their predictions.
+
+    Attributes:
+        within: the variance of the logarithm of the time within a laboratory.
+        between: the same between laboratories.
+        freedom: the degrees of freedom of these variances.
+    """
 
     within: float
     between: float
@@ -189,12 +213,19 @@ class RunScatter:
 
 @dataclass(frozen=True)
 class Fit:
-    """What runs say of rates.
+    """The rates that the runs of a laboratory imply, and how well they predict these runs.
 
-    Arrays: ``moves`` and ``prior`` (rates,), ``covariance`` (rates, rates); ``before``, ``after``,
-    ``without`` (runs,) in seconds: predicted by shipped rates, by fitted ones, and by a fit without
-    the runs of that plan; ``open`` (runs,) the variance of the logarithm of each measured time
-    around the last.
+    Attributes:
+        rates: the rates that were fitted.
+        moves: (rates,) the logarithm of fitted over built-in value.
+        prior: (rates,) the variance of that logarithm before the runs.
+        covariance: (rates, rates) the covariance of the logarithms after the runs.
+        before: (runs,) seconds predicted by the built-in rates.
+        after: (runs,) seconds predicted by the fitted rates.
+        without: (runs,) seconds predicted by a fit that leaves out all runs of the same plan.
+        open: (runs,) the variance of the logarithm of each measured time around ``without``.
+        noise: the variance within this laboratory over that within others, at least 1.
+        layouts: the number of different plans among the runs.
     """
 
     rates: tuple[Rate, ...]
@@ -205,8 +236,8 @@ class Fit:
     after: Array
     without: Array
     open: Array
-    noise: float  # variance within this laboratory over that within others, at least 1
-    layouts: int  # how many different plans the runs have
+    noise: float
+    layouts: int
 
     @property
     def predictions(self) -> dict[str, Array]:
@@ -285,6 +316,19 @@ def derive_times(
 def _fit_once(
     runs: Sequence[Run], rates: tuple[Rate, ...], prior: Array, noise: Array, before: Array
 ) -> Fit:
+    """Fit rates for fixed variances, by Gauss-Newton steps within the bounds of the rates.
+
+    Args:
+        runs: measured runs.
+        rates: the rates to fit.
+        prior: (rates,) the variance of the logarithm of each.
+        noise: (runs,) the variance of the logarithm of each measured time.
+        before: (runs,) seconds predicted by the built-in rates; equal ones are of one plan, and
+            together count as one run.
+
+    Returns:
+        The fit, with a ``noise`` of 1.
+    """
     measured = np.log([run.measured for run in runs])
     with np.errstate(divide="ignore"):
         low = np.log([rate.least / rate.value for rate in rates])
@@ -314,10 +358,17 @@ def _fit_once(
 
 
 def _map_factors(rates: Sequence[Rate], moves: Array) -> dict[Rate, float]:
+    """Map rates to the factors that they change by."""
     return dict(zip(rates, np.exp(moves).tolist(), strict=True))
 
 
 def _find_covariance(jacobian: Array, weight: Array, prior: Array) -> Array:
-    """Compute the covariance of the logarithms of the rates, given the runs."""
+    """Compute the covariance of the logarithms of the rates, given the runs.
+
+    Args:
+        jacobian: (runs, rates) d log seconds / d log rate.
+        weight: (runs,) the weight of each run, one over its variance.
+        prior: (rates,) the variance of each logarithm before the runs.
+    """
     said = jacobian.T @ (weight[:, None] * jacobian)
     return np.asarray(np.linalg.inv(said + np.diag(1 / prior)), np.float64)

@@ -45,7 +45,13 @@ FEW = 3
 
 
 class LoggedRun(NamedTuple):
-    """A measured run: its plan, the log that it left, and seconds of its typical step."""
+    """A measured run: its plan, the log that it left, and seconds of its typical step.
+
+    Attributes:
+        plan: its plan.
+        log: the name of the log file.
+        seconds: the time of a typical step.
+    """
 
     plan: Plan
     log: str
@@ -60,8 +66,13 @@ class LoggedRun(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Measured over predicted time of further runs like some of one's own, less 1: 5th and 95th
-    percentile; and those that published runs leave open."""
+    """The interval of measured over predicted time, less 1, for further runs of one kind.
+
+    Attributes:
+        workload, scale: the kind: the names of its entries in an accelerator's ``calibration``.
+        low, high: the 5th and the 95th percentile.
+        published: the same percentiles from published runs alone.
+    """
 
     workload: str
     scale: str
@@ -72,7 +83,13 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """What runs said of the rates of one kind of devices."""
+    """The rates of one kind of devices, fitted to runs of one's own.
+
+    Attributes:
+        given: the runs.
+        fit: the fitted rates.
+        bands: the intervals of further runs, by kind of run.
+    """
 
     given: tuple[LoggedRun, ...]
     fit: Fit
@@ -102,6 +119,7 @@ class Calibration:
 
 
 def _count_runs(count: int) -> str:
+    """Format a number of runs, such as "2 runs of yours"."""
     return f"{count} run{'s' if count > 1 else ''} of yours"
 
 
@@ -149,6 +167,8 @@ def fit_devices(given: Sequence[LoggedRun]) -> Calibration:
 
 
 def _check_runs(given: Sequence[LoggedRun]) -> Iterator[Fault]:
+    """Yield the faults of runs: inference plans, devices of another kind than the first run's,
+    devices that are calibrated already."""
     key = "cluster.accelerator"
     first = given[0].plan.get(f"{key}.name")
     for plan in (run.plan for run in given):
@@ -165,6 +185,19 @@ def _check_runs(given: Sequence[LoggedRun]) -> Iterator[Fault]:
 
 
 def _predict_run(run: LoggedRun, like: Evaluation | None) -> Run:
+    """Predict the step of a logged run.
+
+    Args:
+        run: the run.
+        like: an evaluation to share the graph with, if the structures agree.
+
+    Returns:
+        The run with its rates.
+
+    Raises:
+        PlanError: its step cannot be predicted, or measured and predicted time differ by more than
+            a factor of ``FAR``.
+    """
     try:
         made = run_of(run.plan, float(run.seconds), run.name, like)
     except Absent as absent:
@@ -260,6 +293,8 @@ def _format_runs(found: Calibration) -> list[str]:
 
 
 def _format_rates(fit: Fit) -> list[str]:
+    """Format the fitted rates as a table, with 90 % intervals and the share that the runs
+    contributed."""
     rows = [("rate", "shipped", "fitted", "5 to 95 %", "said by runs", "meaning")]
     for place, rate in enumerate(fit.rates):
         ends = (*(fit.find_rate(place, by) for by in (-NORMAL, 0, NORMAL)), rate.value)

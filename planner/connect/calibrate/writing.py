@@ -38,6 +38,8 @@ def write_cluster(found: Calibration, name: str, date: str) -> str:
 
 
 def _write_fit_head(found: Calibration, date: str) -> Iterator[str]:
+    """Yield the comments at the top of a file: how far predictions are from each run's measured
+    step."""
     yield f"# Written by plan.py calibrate on {date}, {format_versions()}."
     yield "# A step as measured; how far off predictions are by shipped rates, by those"
     yield "# below, by a fit without the run. A plan that extends this says its own devices."
@@ -50,6 +52,13 @@ def _write_fit_head(found: Calibration, date: str) -> Iterator[str]:
 
 
 def _build_cluster(found: Calibration, name: str, date: str) -> Tree:
+    """Build the cluster document of the runs, with fitted rates, intervals and a source.
+
+    Args:
+        found: the calibration.
+        name: the name of the calibration.
+        date: the date of the source.
+    """
     cluster = found.given[0].plan.document.find_node(("cluster",))
     tree, fit = _build_tree(cluster), found.fit
     accelerator = tree["accelerator"]
@@ -97,6 +106,7 @@ def _build_tree(node: Node, shipped: bool = False) -> Tree:
 
 
 def _format_leaf(node: Node) -> Any:
+    """Format a value as a YAML flow; a quantity keeps its unit as it was written."""
     if isinstance(node.value, list) and any(isinstance(item.value, dict) for item in node.value):
         return [format_flow(item.plain()) for item in node.value]
     written = node.text if node.unit else None
@@ -104,6 +114,7 @@ def _format_leaf(node: Node) -> Any:
 
 
 def _write_tree(tree: Tree, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a mapping as YAML; a key that starts with # is a comment."""
     for key, value in tree.items():
         if key.startswith("#"):
             yield f"{indent}# {value}"

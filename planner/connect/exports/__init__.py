@@ -33,16 +33,29 @@ VARIABLES = "env."
 
 
 class Framework(NamedTuple):
-    """What its document says of a framework: how a file of it is titled, used and written (flags,
-    json, yaml or python), the kernels that its models run, what is to be added by hand, its rows.
+    """A framework, as its document describes it: how its files are written and read.
 
-    A Python file has a ``frame``, and ``imports`` by the name that is used. Rows may write
-    ``options`` of another framework, which stand for fields of its own. Of a file that is read,
-    ``defaults`` hold where it leaves keys out, and ``flavors`` are models that ship by the name
-    that a model's registry knows them by. Its options may be ``renamed`` (a pattern of theirs, and
-    ours), or said in other words (``also``: ``when`` all have such values, it ``means`` these);
-    patterns say which change nothing in a plan (``besides``), and which are ``refused``, unless the
-    key that they would decide is set."""
+    Attributes:
+        title: the title of its files.
+        use: the command that uses a file.
+        form: flags, json, yaml or python.
+        kernels: the kernels that its models run.
+        by_hand: what the user adds to a file.
+        rows: the options of each key of a plan.
+        environment: whether its file contains environment variables.
+        frame: the text around the options of a Python file.
+        imports: modules by the name that a Python file uses.
+        options: options of another framework, with the fields of this one that they stand for.
+        defaults: values of options that a file leaves out.
+        flavors: by family, the built-in model of each name in the registry of models.
+        renamed: for patterns of its options, the names that rows use.
+        also: options with another spelling: where ``when`` all have such values, it ``means``
+            these.
+        besides: patterns of options that change nothing in a plan.
+        refused: patterns of options that are refused, unless the key that they would decide is set.
+        models: options that name weights.
+        decides: sections of a plan that a file determines.
+    """
 
     title: str
     use: str
@@ -50,7 +63,7 @@ class Framework(NamedTuple):
     kernels: str | None
     by_hand: Sequence[str]
     rows: tuple[Row, ...]
-    environment: bool = False  # whether a file of it holds variables of the environment
+    environment: bool = False
     frame: str = ""
     imports: Mapping[str, str] = {}
     options: Mapping[str, Fields] = {}
@@ -60,8 +73,8 @@ class Framework(NamedTuple):
     also: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     besides: Sequence[str] = ()
     refused: Mapping[str, str | None] = {}
-    models: Sequence[str] = ()  # the options that name weights
-    decides: Sequence[str] = ("training", "parallelism", "cluster")  # sections that a file says
+    models: Sequence[str] = ()
+    decides: Sequence[str] = ("training", "parallelism", "cluster")
 
     @property
     def calls(self) -> frozenset[str]:
@@ -156,7 +169,14 @@ def caveats(unsaid: Sequence[Unsaid]) -> list[str]:
 def _write_head(
     plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...], environment: Mapping[str, Any]
 ) -> str:
-    """Write the comments that open the file."""
+    """Write the comments that open the file.
+
+    Args:
+        plan: the plan.
+        known: the framework.
+        unsaid: keys of the plan that the file has no option for.
+        environment: variables to set, with their values.
+    """
     from planner.base.display import one_line
 
     devices, node = plan.get("cluster.devices"), plan.get("cluster.devices_per_node")

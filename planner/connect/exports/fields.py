@@ -43,7 +43,12 @@ def write_fields(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict
 
 
 class FieldOptions(NamedTuple):
-    """Options that fields say, and the field that said each."""
+    """Options that fields say, and the field that said each.
+
+    Attributes:
+        options: values by option.
+        names: for each option the field that gave it.
+    """
 
     options: dict[str, Any]
     names: dict[str, str]

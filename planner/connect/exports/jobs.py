@@ -74,13 +74,22 @@ def _count_nodes(plan: Plan, facts: Any) -> dict[str, Any]:
 
 
 def _refuse_name(plan: Plan, what: str, key: str) -> PlanError:
+    """Make the error for an accelerator that a scheduler or a cloud has no name for."""
     where = plan.document.find_place(("cluster", "accelerator"))
     shown = one_line(str(plan.get(f"{key}.name") or plan.get(key)))
     return PlanError(Fault(f"{what} has no name for {shown}", where))
 
 
 def _build_line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:
-    """Build the framework's line with where all nodes meet, its file and what is handed on."""
+    """Build the line that starts the framework.
+
+    Args:
+        known: the framework.
+        facts: the table of jobs, with the text of each launcher.
+        about: what the scheduler has of its own: the rank of a node, and text at the end of the
+            line.
+        values: what the launcher's text needs, and ``file``, the launch file.
+    """
     launcher = facts["launchers"][known.use.partition(" ")[0]]
     line = known.use if "…" in known.use else f"… {known.use}"
     line = line.replace("…", launcher.format(rank=about["rank"], **values))

@@ -59,6 +59,8 @@ def quotient(draft: ExportDraft, to: str, of: str, by: Sequence[str]) -> dict[st
 
 
 def feed_forward(draft: ExportDraft, activations: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Export width and activation of the dense layers; report a gap where experts have another
+    activation, or the framework has no option for it."""
     blocks = draft.list_blocks("mlp") + draft.list_blocks("moe")
     if not blocks:
         return {}
@@ -75,6 +77,7 @@ def feed_forward(draft: ExportDraft, activations: dict[str, dict[str, Any]]) -> 
 
 
 def biases(draft: ExportDraft) -> dict[str, Any]:
+    """Export which linears have biases; report a gap where they are neither all nor none."""
     bias, query, *rest = (
         draft.get(f"model.{key}")
         for key in ("bias", "attention.bias", "attention.output_bias", "mlp.bias", "moe.bias")
@@ -135,6 +138,7 @@ def layers_on_stages(draft: ExportDraft) -> dict[str, Any]:
 
 
 def head_width(draft: ExportDraft) -> None:
+    """Report a gap if the width of a head times their number is not the hidden size."""
     heads, head = draft.get("model.attention.heads"), draft.get("model.attention.head_dim")
     if heads and head and heads * head != draft.get("model.hidden"):
         draft.add_gap("model.attention.head_dim", "heads divide the hidden size")
@@ -352,6 +356,7 @@ def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
 
 
 def _get_why(row: Row) -> str:
+    """Return why a row has no option: its text, or the other place where the key is set."""
     return Elsewhere(row["elsewhere"]) if "elsewhere" in row else row.get("why", "no key for it")
 
 

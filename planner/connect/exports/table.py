@@ -30,7 +30,14 @@ DESCRIBING = ("model.name", "model.notes", "model.sources")
 
 @dataclass(frozen=True)
 class Unsaid:
-    """A key of the plan that the framework has no words for, or only near ones."""
+    """A key of the plan that the framework has no words for, or only near ones.
+
+    Attributes:
+        key: the dotted key.
+        value: its value, on one line.
+        why: the reason, an ``Elsewhere`` or a ``Nearly`` where the plan that runs is the same or
+            almost.
+    """
 
     key: str
     value: str
@@ -49,7 +56,14 @@ class Nearly(str):
 
 
 class ExportDraft:
-    """A configuration being made from a plan."""
+    """A configuration being made from a plan.
+
+    Attributes:
+        plan: the plan.
+        said: options so far.
+        unsaid: keys without an option so far.
+        heard: keys that some row has read, also those with no option.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -105,13 +119,21 @@ class ExportDraft:
 
 @dataclass(frozen=True)
 class LaunchConfig:
-    """What an exporter made."""
+    """The file of a framework for a plan.
+
+    Attributes:
+        text: the file.
+        said: its options.
+        unsaid: keys of the plan that it has no option for.
+        commented: whether comments in the text list these keys.
+        environment: environment variables that it needs, with their values.
+    """
 
     text: str
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
-    commented: bool  # the text says itself, in comments, what it leaves unsaid
-    environment: Mapping[str, str]  # variables that it asks for
+    commented: bool
+    environment: Mapping[str, str]
 
     @property
     def lost(self) -> tuple[Unsaid, ...]:

@@ -47,8 +47,14 @@ def _find_shipped(name: str) -> ImportResult | None:
 
 
 class ImportResult(NamedTuple):
-    """The YAML of a document; the document; what it is in a few lines, the first of them the size
-    and shape of the model, the others what was left out; and what was read."""
+    """An imported document.
+
+    Attributes:
+        text: the document as YAML.
+        document: the same as data.
+        said: lines about it: the size and shape of the model first, then what was left out.
+        place: the file that was read.
+    """
 
     text: str
     document: dict[str, Any]

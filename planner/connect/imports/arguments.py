@@ -59,6 +59,7 @@ class Arguments(Config):
     ABSENT = "there is no argument {}"
 
     def name(self, key: str) -> str:
+        """Return the argument as the user writes it."""
         return self._outside.get(key, f"--{key}")
 
     def read_int(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
@@ -91,6 +92,15 @@ class Arguments(Config):
         return Fraction(str(value))
 
     def read_flag(self, key: str, otherwise: bool | None = False) -> bool | None:
+        """Read an argument without a value.
+
+        Args:
+            key: its name inside.
+            otherwise: what an absent one is.
+
+        Raises:
+            PlanError: it has a value.
+        """
         value = self.get(key, otherwise)
         if value not in (True, False, None):
             raise self.fault(f"--{key} takes no value, not {value!r}")

@@ -39,6 +39,7 @@ class Config:
             self.given[inside] = value
 
     def fault(self, message: str, allowed: str | None = None) -> PlanError:
+        """Make the error for a key, at the place of the file."""
         return PlanError(Fault(message, self.place, allowed))
 
     def name(self, key: str) -> str:
@@ -55,13 +56,27 @@ class Config:
         return self.defaults.get(key, otherwise)
 
     def _read_typed(self, key: str, otherwise: Any, kinds: tuple[type, ...], allowed: str) -> Any:
-        """Read the value of a key, of one of these types; None where it is absent or null."""
+        """Read the value of a key, of one of some types.
+
+        Args:
+            key: its name inside.
+            otherwise: the value of an absent key.
+            kinds: the types.
+            allowed: these types in words, for the error.
+
+        Returns:
+            The value; None where it is absent or null.
+
+        Raises:
+            PlanError: it has another type.
+        """
         value = self.get(key, otherwise)
         if value is not None and not _has_type(value, *kinds):
             raise self._refuse_value(key, value, allowed)
         return value
 
     def _refuse_value(self, key: str, value: Any, allowed: str) -> PlanError:
+        """Make the error for a value, cut to 60 characters."""
         shown = repr(value) if isinstance(value, str) else str(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "…"
         return self.fault(f"{self.name(key)} is {shown}", allowed)
@@ -100,6 +115,7 @@ class Config:
         return value
 
     def read_word(self, key: str) -> str | None:
+        """Read a text; None where it is absent or null."""
         value: str | None = self._read_typed(key, None, (str,), "a word")
         return value
 

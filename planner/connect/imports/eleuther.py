@@ -24,7 +24,14 @@ NAMES = ("calc_transformer_mem", "calc_transformer_params", "calc_transformer_fl
 
 class ScriptImport(NamedTuple):
     """A document; the script whose arguments they are; what else there is to say, a line each; for
-    dotted keys of a plan, the arguments that gave them."""
+    dotted keys of a plan, the arguments that gave them.
+
+    Attributes:
+        document: the document.
+        script: the script that takes the arguments.
+        said: further lines for the user.
+        came_from: for dotted keys of a plan, the arguments that gave them.
+    """
 
     document: dict[str, Any]
     script: str
@@ -99,6 +106,7 @@ def _list_names(script: str) -> dict[str, str]:
 
 
 def _format_name(name: str) -> str:
+    """Write an argument with its dashes."""
     return name if name.startswith("-") else f"--{name}"
 
 

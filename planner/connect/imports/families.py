@@ -37,7 +37,15 @@ DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
 
 @dataclass
 class FamilyRow:
-    """A family with all that it has of those that it is like."""
+    """A family with all that it has of those that it is like.
+
+    Attributes:
+        traits: rules by key of the model document.
+        axes: rules that label the layers, each with the traits of its labels.
+        refused: the values that a configuration key may have, all others being refused.
+        classes: traits by the ending of the class that the configuration names.
+        notes: what to print where the document has a key.
+    """
 
     traits: dict[str, Said] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()

@@ -37,7 +37,14 @@ INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 @dataclass
 class HfDocument:
     """A model document, of dotted keys until it is finished, and for each of these the
-    configuration keys that it came from."""
+    configuration keys that it came from.
+
+    Attributes:
+        document: values by dotted key.
+        came_from: for each of these keys, the configuration keys that gave it.
+        notes: lines on what was left out.
+        family: the model type.
+    """
 
     document: dict[str, Any]
     came_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -83,7 +90,16 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
 def _add_towers(
     config: Mapping[str, Any], outer: str, flat: bool, made: HfDocument, place: Place | None
 ) -> None:
-    """Add the towers of a wrapper that are known whole; else a note why they are left out."""
+    """Add the towers of a wrapper that are known whole; otherwise extend the note on what is left
+    out.
+
+    Args:
+        config: the whole configuration.
+        outer: its model type.
+        flat: whether the language model's keys are not in a mapping of their own.
+        made: the document, which this changes.
+        place: the file.
+    """
     try:
         found = towers.read_towers(config, outer, made.document["hidden"], flat, place)
         fill_defaults({**made.document, **found}, place)
@@ -101,7 +117,17 @@ def _add_towers(
 def _of_class(
     named: str, types: Sequence[str], family: FamilyRow, made: HfDocument, c: Config
 ) -> Traits:
-    """Return what a class has otherwise than its type; nothing where none is named.
+    """Return the traits that a class has otherwise than its type.
+
+    Args:
+        named: the class that the configuration names; empty for none.
+        types: the types of the whole and of its language model.
+        family: the family of the type.
+        made: the document, to which this may add a note.
+        c: the configuration.
+
+    Returns:
+        Rules by key; none where no class is named.
 
     Raises:
         PlanError: a class that is not modelled.
@@ -121,6 +147,7 @@ def _of_class(
 
 
 def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
+    """Make the error for an unknown model type, with the nearest known one."""
     fault = f"model type {kind!r} is not known"
     return PlanError(Fault(fault, place, None, nearest(kind, known)))
 
@@ -161,6 +188,11 @@ def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], lis
 
 
 def _check_depth(node: Any, place: Place | None) -> None:
+    """Refuse a configuration that is nested more than ``DEEPEST`` levels deep.
+
+    Raises:
+        PlanError: it is.
+    """
     level = [node]
     for _ in range(DEEPEST):
         inner = (each.values() if isinstance(each, Mapping) else each for each in level)
@@ -172,7 +204,13 @@ def _check_depth(node: Any, place: Place | None) -> None:
 
 
 def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:
-    """Add the layer kinds: one key where all layers are alike, else a pattern."""
+    """Add the layer kinds: one key where all layers are alike, else a pattern.
+
+    Args:
+        c: the configuration.
+        axes: rules that label the layers, each with the traits of its labels.
+        made: the document, which this changes.
+    """
     differing: list[tuple[list[str], Mapping[str, Traits]]] = []
     sources: set[str] = set()
     for said, meaning in axes:

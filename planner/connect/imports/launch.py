@@ -34,7 +34,13 @@ BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.
 
 
 class LaunchPlan(NamedTuple):
-    """A plan; what its file leaves open, a line each; for dotted keys, what said them."""
+    """A plan; what its file leaves open, a line each; for dotted keys, what said them.
+
+    Attributes:
+        document: the document.
+        said: lines on what the file does not decide.
+        came_from: for dotted keys, the options that gave them.
+    """
 
     document: dict[str, Any]
     said: list[str]
@@ -42,14 +48,24 @@ class LaunchPlan(NamedTuple):
 
 
 class LaunchValues(dict[str, Any]):
-    """What a file says, by dotted keys; what is no literal in it cannot be asked for. ``names`` are
-    those of options that stand for its fields, ``given`` what does not hold by default."""
+    """The values of a file by dotted key.
+
+    Attributes:
+        place: the file.
+        names: the names in the file, by option, where another framework's options stand for fields.
+        given: keys that the file itself has; all others are defaults.
+    """
 
     place: Place
     names: Mapping[str, str] = {}
     given: set[str]
 
     def get(self, key: str, default: Any = None) -> Any:
+        """Return a value.
+
+        Raises:
+            PlanError: it is not a literal in the file, at its line.
+        """
         value = super().get(key, default)
         if isinstance(value, Unread):
             where = self.place._replace(line=value.line)
@@ -227,7 +243,11 @@ def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
-    """Parse the file of a trainer."""
+    """Parse the file of a trainer, JSON or YAML.
+
+    Raises:
+        PlanError: it is no mapping.
+    """
     tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
@@ -235,7 +255,17 @@ def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
 
 
 def _load_values(text: str, known: Framework, place: Place, function: str) -> LaunchValues:
-    """Parse a file, with the defaults for what it leaves out."""
+    """Parse a launch file and add the defaults for what it leaves out.
+
+    Args:
+        text: the file.
+        known: its framework, which decides how it is parsed.
+        place: where faults are.
+        function: of a Python file, the function that makes the configuration.
+
+    Returns:
+        Values by key; fields of another framework also by the options that they stand for.
+    """
     if known.form == "flags":
         found: Mapping[str, Any] = parse_arguments(text, place)
     elif known.options and (changes := _parse_changes(text)):
@@ -305,8 +335,20 @@ def _derive_keys(
     before: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] = {},
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """Derive the keys of a plan from a file by the rows, and which of its own gave each; conditions
-    are of the keys ``before``, where these are known, and of those to ``start`` with."""
+    """Derive the keys of a plan from a file by the rows of its framework.
+
+    Args:
+        said: the options of the file.
+        known: the framework.
+        name: its name, the source of keys that are defaults.
+        place: where faults are.
+        before: the keys that conditions read, if known already; otherwise those derived so far, and
+            a condition on a key that no row has read counts as met.
+        start: keys to start with, which no row changes.
+
+    Returns:
+        The keys with their values, and for each key derived here the options that gave it.
+    """
     flags, keys, asked = known.form == "flags", dict(start), set(start)
     came_from: dict[str, tuple[str, ...]] = {}
     names = said.names if isinstance(said, LaunchValues) else {}
@@ -387,8 +429,16 @@ def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
-    """Find the built-in model that is the flavor of a registry which a file calls: of the family
-    that the call is from, else of one in the name of file and function."""
+    """Find the built-in model of a flavor that a file calls in a registry.
+
+    Args:
+        said: the values of the file.
+        known: the framework, with its flavors by family.
+        name: the name of file and function, which may contain a family.
+
+    Returns:
+        The name of the model; None if there is none, or several.
+    """
     flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
     where = f"{said.get(f'model_spec.{MODULE}') or ''} {said.get('model_spec') or ''} {name}"
     own = [held for family, held in known.flavors.items() if family in where]
@@ -402,7 +452,14 @@ def _is_possible(
     name: str,
     about: str | Sequence[str] | Row,
 ) -> bool:
-    """Check whether a condition holds, or may, as its keys were not read yet."""
+    """Check whether a condition holds, or may hold as its keys have not been read yet.
+
+    Args:
+        keys: values by key.
+        asked: the keys that were read so far; None if all are known.
+        name: the condition, one of ``CONDITIONS``.
+        about: the key or keys that it reads.
+    """
     over = [about] if isinstance(about, str) else about
     if asked is not None and not all(_lift_key(key) in asked for key in over):
         return True
@@ -419,6 +476,11 @@ def _lift_key(key: str) -> str:
 
 
 def _parse_yaml(text: str, place: Place) -> Mapping[str, Any]:
+    """Parse YAML.
+
+    Raises:
+        PlanError: it is no mapping.
+    """
     root = yaml_nodes.parse_yaml(text, place.file)
     found = root.plain() if root is not None else None
     if not isinstance(found, Mapping):
@@ -436,8 +498,21 @@ def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
-    """Match the value of a key by the words of a file: of several the one with most of them; the
-    one that goes without saying where none is there."""
+    """Match the value of a key by the options that stand for it.
+
+    Args:
+        about: the row of the key.
+        said: the options of the file.
+        place: where faults are.
+
+    Returns:
+        The value of the option itself if the row has no words. Otherwise the value whose words are
+            all in the file, the one with most of them if several are; else the one that needs no
+            words; else None.
+
+    Raises:
+        PlanError: the option has a value that no word of the row matches.
+    """
     to, words = about.get("to"), about.get("words")
     if to and "each" in about and said.get(to) is not None:
         return _match_each(said.get(to), to, about["each"], place)
@@ -465,7 +540,17 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
 
 
 def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
-    """Return the values of a key that an option lists by their own names."""
+    """Translate the names that an option lists to those of a key.
+
+    Args:
+        given: a list, or text with commas.
+        option: the option, for the error.
+        names: their names by ours.
+        place: where faults are.
+
+    Raises:
+        PlanError: a name that is not among them.
+    """
     listed = given if isinstance(given, list) else [one.strip() for one in str(given).split(",")]
     ours = {theirs: name for name, theirs in names.items()}
     for one in listed:
@@ -483,7 +568,21 @@ def _parse_value(value: Any, place: Place) -> Any:
 
 
 def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> Sequence[int] | None:
-    """Read the layers of each stage, also where embedding and loss count as layers."""
+    """Read how many layers each pipeline stage has.
+
+    Args:
+        said: the options of the file.
+        layers: layers of the model.
+        count: pipeline stages.
+        virtual: virtual stages on each.
+
+    Returns:
+        Layers by stage, virtual ones one by one where embedding and loss count as layers; None if
+            the file does not state them.
+
+    Raises:
+        PlanError: the layers do not divide over the stages.
+    """
     apart = [
         bool(said.get(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")
     ]

@@ -56,7 +56,16 @@ def convert_options(
 
 
 def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
-    """Refuse an argument that no row names, unless it is harmless."""
+    """Refuse an argument that no row names, unless it cannot change the architecture.
+
+    Args:
+        found: values by name inside.
+        place: where faults are.
+        names: the names that users write.
+
+    Raises:
+        PlanError: an unknown argument whose name suggests that it changes the architecture.
+    """
     known = {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():

@@ -20,7 +20,12 @@ CONDITIONAL = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 
 
 class Unread(NamedTuple):
-    """A value that is not a literal: where it stands, and its text."""
+    """A value that is not a literal: where it stands, and its text.
+
+    Attributes:
+        line: its line in the file.
+        text: its source.
+    """
 
     line: int
     text: str
@@ -106,6 +111,8 @@ class _PythonReader:
         return next((self.names[name] for name in ("config", "cfg") if name in self.names), found)
 
     def assign_value(self, target: ast.expr, found: dict[str, Any]) -> None:
+        """Assign to a name or to its attribute; keys set before under that attribute are dropped,
+        unless the new value refers to it."""
         name, _, key = ast.unparse(target).partition(".")
         if not isinstance(target, (ast.Name, ast.Attribute)) or "(" in key or "[" in key:
             return
@@ -158,6 +165,8 @@ class _PythonReader:
         return made
 
     def read_call(self, node: ast.Call) -> dict[str, Any]:
+        """Read a call: of a function of the file, by running its body; of another one, as its name,
+        its module and its arguments."""
         name = ast.unparse(node.func)
         if name in self.functions and not node.args and not node.keywords:
             outer, self.names = self.names, dict(self.globals)
@@ -183,10 +192,12 @@ MODULE = "module of"
 
 
 def _join_keys(key: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Put a key in front of each key."""
     return {f"{key}.{inner}" if inner else key: value for inner, value in found.items()}
 
 
 def _list_targets(statement: ast.AST) -> list[ast.expr]:
+    """List the targets of an assignment; none for other statements."""
     if isinstance(statement, ast.Assign):
         return statement.targets
     return [statement.target] if isinstance(statement, (ast.AugAssign, ast.AnnAssign)) else []

@@ -78,6 +78,7 @@ def check_values(
 
 
 def count_layers(c: Config) -> int:
+    """Return the number of layers."""
     return c.need_int("num_hidden_layers")
 
 
@@ -85,7 +86,17 @@ def count_layers(c: Config) -> int:
 
 
 def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
-    """Translate the word of a key by what each ``means``; an absent one is ``otherwise``."""
+    """Translate the word of a key.
+
+    Args:
+        c: the configuration.
+        key: the key.
+        means: what each word means.
+        otherwise: a rule for the word of an absent key.
+
+    Raises:
+        PlanError: a word that has no meaning here.
+    """
     value = str(c.get(key, run_rule(otherwise, c)))
     if value not in means:
         raise c.fault(f"{c.name(key)} is {value!r}, which is not modelled", ", ".join(means))
@@ -93,7 +104,16 @@ def word(c: Config, key: str, means: Mapping[str, Any], otherwise: Said) -> Any:
 
 
 def number_of(c: Config, term: Said, needed: bool = True) -> Any:
-    """Find a number: itself, what a key holds (unless ``needed``, maybe nothing), or a rule's."""
+    """Find a number.
+
+    Args:
+        c: the configuration.
+        term: a key, or a rule, which may be the number itself.
+        needed: whether a key must have a value.
+
+    Returns:
+        The number; None where a key that is not needed has none.
+    """
     if isinstance(term, str):
         return c.need_int(term) if needed else c.read_int(term)
     return run_rule(term, c)
@@ -159,7 +179,13 @@ def pick_first(c: Config, rules: Sequence[Said]) -> Any:
 
 
 def _label_layers(c: Config, holds: Callable[[int], object], are: str, others: str) -> list[str]:
-    """Label the layers (counted from 0) for which something holds, and the others."""
+    """Label each layer by whether something holds for it.
+
+    Args:
+        c: the configuration, whose number of layers is read.
+        holds: called with the index of a layer, counted from 0.
+        are, others: the label where it holds, and where not.
+    """
     return [are if holds(i) else others for i in range(count_layers(c))]
 
 
@@ -204,7 +230,17 @@ def _find_keys(said: Said) -> set[str]:
 
 
 def of_full(c: Config, key: str, otherwise: Said = None) -> Any:
-    """Read what layers that see all tokens have, where layers state what they have otherwise."""
+    """Read a key of the layers with full attention from ``per_layer_config``, where layers have
+    values of their own.
+
+    Args:
+        c: the configuration.
+        key: the key, head_dim or num_key_value_heads.
+        otherwise: a rule for a configuration without ``per_layer_config``.
+
+    Raises:
+        PlanError: it has other keys or other layers, or differs between layers.
+    """
     given = c.get("per_layer_config")
     if given is None:
         return run_rule(otherwise, c)
@@ -224,7 +260,15 @@ def of_full(c: Config, key: str, otherwise: Said = None) -> Any:
 
 
 def every(c: Config, step: Said, are: str, others: str, shift: Said = 1) -> list[str]:
-    """Label layer i where (i + ``shift``) is a multiple: of a number, a key's or a rule's."""
+    """Label each layer i for which (i + ``shift``) is a multiple of ``step``.
+
+    Args:
+        c: the configuration.
+        step: a key, or a rule for the number; 0 or absent labels none.
+        are: their label.
+        others: the label of the other layers.
+        shift: a rule for the number added to indices from 0.
+    """
     size = (c.read_int(step, 0) if isinstance(step, str) else run_rule(step, c)) or 0
     ahead = run_rule(shift, c)
     return _label_layers(c, lambda i: size and (i + ahead) % size == 0, are, others)
@@ -233,14 +277,29 @@ def every(c: Config, step: Said, are: str, others: str, shift: Said = 1) -> list
 def cycle(
     c: Config, labels: Sequence[str], first: Sequence[str] = (), last: Sequence[str] = ()
 ) -> list[str]:
-    """Repeat labels over the layers, between those of the first and those of the last ones."""
+    """Repeat labels over the layers.
+
+    Args:
+        c: the configuration.
+        labels: the labels to repeat, from the first layer behind ``first``.
+        first, last: labels of the first and of the last layers.
+    """
     layers = count_layers(c)
     inner = (labels[i % len(labels)] for i in range(layers))
     return [*[*first, *inner][: layers - len(last)], *last]
 
 
 def period(c: Config, step: str, offset: str, are: str, others: str, begin: int = 0) -> list[str]:
-    """Label the layer with the index ``offset`` of each ``step`` layers from ``begin`` on."""
+    """Label one layer in each group of ``step`` layers.
+
+    Args:
+        c: the configuration.
+        step: the key of the size of a group.
+        offset: the key of the layer's index in its group; 0 where it is absent.
+        are: their label.
+        others: the label of the other layers.
+        begin: the index of the first layer of the first group.
+    """
     size, rest = c.need_int(step), c.read_int(offset, 0) or 0
     return _label_layers(c, lambda i: i >= begin and (i - begin) % size == rest, are, others)
 
@@ -287,14 +346,28 @@ def _read_inside(c: Config, key: str | None) -> Config:
 
 
 def meet(c: Config, rules: Sequence[Said], are: str, others: str) -> list[str]:
-    """Label the layers where each of some rules of labels says ``are``."""
+    """Label the layers to which several rules all give one label.
+
+    Args:
+        c: the configuration.
+        rules: rules that label each layer.
+        are: the label that all must give, and that these layers get.
+        others: the label of the other layers.
+    """
     found = [run_rule(one, c) for one in rules]
     return _label_layers(c, lambda i: all(labels[i] == are for labels in found), are, others)
 
 
 def label_reuse(c: Config, label: str, of: Said, after: Said, then: str) -> list[str]:
-    """Label ``then`` the layers behind the first so many with a label: they use these blocks
-    again."""
+    """Relabel the layers that use the blocks of earlier layers again.
+
+    Args:
+        c: the configuration.
+        label: the label that repeats.
+        of: a rule that labels each layer.
+        after: a rule for the number of layers with this label that have blocks of their own.
+        then: the new label of those behind them.
+    """
     left, found = run_rule(after, c), []
     for one in run_rule(of, c):
         found.append(then if one == label and left <= 0 else one)
@@ -305,8 +378,19 @@ def label_reuse(c: Config, label: str, of: Said, after: Said, then: str) -> list
 def label_marks(
     c: Config, key: str, are: str, others: str, otherwise: Said, inside: str | None = None
 ) -> Sequence[str]:
-    """Label the layers whose number in a list is not 0; ``otherwise`` is for an empty list or
-    none."""
+    """Label the layers whose number in a list is not 0.
+
+    Args:
+        c: the configuration.
+        key: the key of the list, a number for each layer.
+        are: their label.
+        others: the label of the other layers.
+        otherwise: a rule for the labels where the list is empty or absent.
+        inside: the key of the mapping that has the list; None for the configuration itself.
+
+    Raises:
+        PlanError: the list has fewer numbers than there are layers.
+    """
     numbers = _read_inside(c, inside).list_of(key, int)
     if not numbers:
         return list(run_rule(otherwise, c))
@@ -342,7 +426,16 @@ def neo_windows(c: Config) -> list[str]:
 
 
 def uniform(c: Config, key: str, otherwise: Said = None) -> Any:
-    """Read a number, or a list with the same number for each layer."""
+    """Read a number, or a list with the same number for each layer.
+
+    Args:
+        c: the configuration.
+        key: the key.
+        otherwise: a rule for an absent key.
+
+    Raises:
+        PlanError: the numbers of the list differ.
+    """
     value = c.get(key)
     if isinstance(value, list):
         numbers = c.list_of(key, int) or []
@@ -455,6 +548,11 @@ def eleuther_width(c: Arguments) -> int:
 
 
 def eleuther_tokens(c: Arguments) -> int | None:
+    """Read the number of tokens; None where it is absent.
+
+    Raises:
+        PlanError: it is not a whole number.
+    """
     tokens = c.read_share("tokens")
     if tokens is not None and tokens.denominator != 1:
         raise c.fault(f"--tokens is {c.get('tokens')}", "a whole number")

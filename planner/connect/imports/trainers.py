@@ -27,9 +27,12 @@ NO_MODEL = "--set model=NAME, one that ships or a file"
 
 
 class Options(dict[str, Any]):
-    """What a file says, with what holds where it says nothing.
+    """The options of a trainer's file, with the framework's defaults where it has none.
 
-    ``given`` are its own options; those that ``besides`` of its framework match change nothing.
+    Attributes:
+        known: the framework.
+        given: options that the file itself has, without those left to the trainer.
+        open: options that it leaves to the trainer ("auto").
     """
 
     def __init__(self, found: Mapping[str, Any], text: str, known: Framework) -> None:
@@ -88,6 +91,7 @@ class Options(dict[str, Any]):
         return not of_defaults and (quiet or not options.isdisjoint(self.open))
 
     def is_ignored(self, option: str) -> bool:
+        """Check whether an option changes nothing in a plan."""
         return any(re.match(pattern, option) for pattern in self.known.besides)
 
 
@@ -215,6 +219,7 @@ def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Pl
 
 
 def _trim_text(value: Any) -> str:
+    """Format a value on one line of at most 60 characters."""
     shown = one_line(str(value))
     return shown if len(shown) <= 60 else shown[:57] + "…"
 

@@ -67,7 +67,15 @@ def run_jobs(
 def _run_rank(
     rank: int, jobs: Sequence[Collective], device: str, seconds: float, folder: Path
 ) -> None:
-    """Run one process of several; the first one answers."""
+    """Run one process of several; that of rank 0 writes the times to ``answer.json``.
+
+    Args:
+        rank: its number.
+        jobs: the collectives to time.
+        device: cuda or cpu.
+        seconds: the time for all of them.
+        folder: where the processes meet and the answer is written.
+    """
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what libraries say is not the answer
         os.dup2(silence, stream)
@@ -89,6 +97,16 @@ def _run_rank(
 
 
 def _time_job(job: Collective, where: Any, seconds: float) -> list[float]:
+    """Time a collective, each time by its slowest process.
+
+    Args:
+        job: the collective.
+        where: the device.
+        seconds: the time to spend; 3 to 30 calls.
+
+    Returns:
+        Seconds of each call; none if the backend lacks the collective.
+    """
     size = max(job.size // 4 // job.processes, 1) * job.processes
     whole, other = (torch.zeros(size, device=where) for _ in range(2))
     part = torch.zeros(size // job.processes, device=where)

@@ -103,6 +103,8 @@ class Engine:
         return collectives.run_jobs(wanted, self.where.type, seconds)
 
     def _time_call(self, call: Call, seconds: float) -> list[float]:
+        """Time a call for ``seconds``, at least ``FEWEST`` and at most ``MOST`` times; short calls
+        are timed several at once."""
         call()
         devices.wait_for_device(self.where)
         first = self._time_once(call, 1)
@@ -131,11 +133,14 @@ class Engine:
         return float(start.elapsed_time(end)) / 1000 / inner
 
     def _random(self, *shape: int, form: str = "fp32", grad: bool = False) -> Any:
+        """Make a tensor of random numbers in a number format."""
         made = torch.randn(*shape, device=self.where)
         made = made.to(torch.float8_e4m3fn if form == "fp8" else FORMATS[form])
         return made.requires_grad_(grad)
 
     def _product(self, job: jobs.Product) -> Call:
+        """Make the call of a matrix product; fp8 with one scale for each factor and a bf16
+        result."""
         left = self._random(job.rows, job.depth, form=job.form)
         right = self._random(job.columns, job.depth, form=job.form).t()  # as a linear layer has it
         if job.form == "fp8":
@@ -147,6 +152,7 @@ class Engine:
         return lambda: torch.mm(left, right, out=out)
 
     def _traffic(self, job: jobs.Traffic) -> Call:
+        """Make the call of a pass over memory."""
         a, b, c = (torch.ones(job.size // 4, device=self.where) for _ in range(3))
         return {
             "read": lambda: torch.sum(a),
@@ -155,6 +161,7 @@ class Engine:
         }[job.kind]
 
     def _attention(self, job: jobs.Attention) -> Call:
+        """Make the call of attention, forward and backward."""
         shape = (job.batch, job.heads, job.length, job.width)
         q, k, v = (self._random(*shape, form=job.form, grad=True) for _ in range(3))
         gradient = torch.ones_like(q)
@@ -166,6 +173,8 @@ class Engine:
         return call
 
     def _elementwise(self, job: jobs.Elementwise) -> Call:
+        """Make the call of the elementwise kernels of a layer and the loss, forward and
+        backward."""
         h, form = job.hidden, job.form
         # Under autocast the residual stream and its norms are fp32, what is added to it is not.
         x = self._random(job.tokens, h, grad=True)
@@ -193,6 +202,8 @@ class Engine:
         return call
 
     def _launches(self, job: jobs.Launches) -> Call:
+        """Make the call of layers so small that launches take all the time, forward and
+        backward."""
         plan = expected.make_tiny(job)
         layers = [Layer(plan).to(self.where) for _ in range(job.layers)]
         length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")

@@ -70,9 +70,15 @@ def to_direction(link: Document) -> float:
 
 
 class ProductTime:
-    """How long a product should take, at any rate: an evaluation with other values of few inputs.
+    """Predict the time of a product at any rate, by one evaluation in which few inputs change.
 
-    ``more`` are facts of the accelerator (multiprocessors).
+    Args:
+        job: the product.
+        more: further facts of the accelerator.
+
+    Attributes:
+        flops: FLOPs of the product.
+        small_dimension: the built-in figure for small dimensions.
     """
 
     def __init__(self, job: Product, more: Document) -> None:

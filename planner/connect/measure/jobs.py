@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Product:
-    """One matrix product of rows × depth by depth × columns."""
+    """One matrix product of rows × depth by depth × columns.
+
+    Attributes:
+        form: the number format.
+        rows, columns, depth: the sizes.
+    """
 
     form: str
     rows: int
@@ -25,10 +30,15 @@ class Product:
 
 @dataclass(frozen=True)
 class Traffic:
-    """A pass over arrays in memory: copy (one read, one written), read, or triad (two and one)."""
+    """A pass over arrays in memory: copy (one read, one written), read, or triad (two and one).
+
+    Attributes:
+        kind: copy, read or triad.
+        size: bytes of one array.
+    """
 
     kind: str
-    size: int  # bytes of one array
+    size: int
 
     @property
     def moved(self) -> int:
@@ -41,10 +51,20 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Attention:
-    """Scaled dot-product attention, forward and backward."""
+    """Scaled dot-product attention, forward and backward.
+
+    Attributes:
+        form: the number format.
+        kernel: flash, efficient, math or vendor.
+        batch: sequences.
+        heads: heads of each, with as many key-value heads.
+        width: of a head.
+        length: tokens of a sequence.
+        causal: whether the mask is causal.
+    """
 
     form: str
-    kernel: str  # flash, efficient, math, vendor
+    kernel: str
     batch: int
     heads: int
     width: int
@@ -60,7 +80,13 @@ class Attention:
 @dataclass(frozen=True)
 class Elementwise:
     """What a layer and the loss do besides products and attention, forward and backward: norms,
-    residual sums, an activation (gelu), cross-entropy."""
+    residual sums, an activation (gelu), cross-entropy.
+
+    Attributes:
+        form: the number format of what is added to the residual stream.
+        tokens: rows of each array.
+        hidden: the width of the residual stream.
+    """
 
     form: str
     tokens: int
@@ -78,7 +104,11 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Launches:
-    """Layers so small that nothing but launching their kernels takes time."""
+    """Layers so small that nothing but launching their kernels takes time.
+
+    Attributes:
+        layers: the number of layers.
+    """
 
     layers: int = 4
 
@@ -88,10 +118,16 @@ class Launches:
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective of several processes: all-reduce, all-gather or all-to-all."""
+    """One collective of several processes: all-reduce, all-gather or all-to-all.
+
+    Attributes:
+        kind: all-reduce, all-gather or all-to-all.
+        size: bytes of the whole tensor on each process.
+        processes: their number.
+    """
 
     kind: str
-    size: int  # bytes of the whole tensor on each process
+    size: int
     processes: int
 
     def __str__(self) -> str:
@@ -103,13 +139,24 @@ Job = Product | Traffic | Attention | Elementwise | Launches
 
 @dataclass(frozen=True)
 class Machine:
-    """What a device says about itself."""
+    """The properties of a device, as PyTorch reports them.
 
-    device: str  # cuda, cpu, mps
+    Attributes:
+        device: cuda, cpu or mps.
+        name: its name.
+        memory: bytes.
+        torch: the version of PyTorch.
+        formats: the number formats whose products it runs.
+        architecture: of an NVIDIA GPU; None for other devices.
+        multiprocessors: their number; None where there are none.
+        clock: Hz; None if unknown.
+    """
+
+    device: str
     name: str
-    memory: int  # bytes
+    memory: int
     torch: str
     formats: tuple[str, ...]
     architecture: str | None = None
     multiprocessors: int | None = None
-    clock: int | None = None  # Hz
+    clock: int | None = None

@@ -31,24 +31,39 @@ MAIN = ("bf16", "fp16", "fp32")
 
 @dataclass
 class Measurements:
-    """What the benchmarks say, in the words of an accelerator document."""
+    """The results of the benchmarks, by the keys of an accelerator document.
+
+    Attributes:
+        backend: what runs the benchmarks.
+        machine: the device.
+        extends: the accelerator whose datasheet figures the shares are of; None to measure peaks
+            too.
+        tell: called with a line on progress.
+        peaks: FLOP/s by number format, dense.
+        bandwidth: bytes/s of memory.
+        efficiency: shares by key.
+        link: bytes/s in one direction, and seconds of a hop; None if not measured.
+        base: the accelerator that is extended; empty for none.
+    """
 
     backend: Engine
     machine: jobs.Machine
     extends: str | None
-    tell: Tell  # called with a line about what happens
-    peaks: dict[str, float] = field(default_factory=dict)  # FLOP/s, dense
+    tell: Tell
+    peaks: dict[str, float] = field(default_factory=dict)
     bandwidth: float = 0.0
     efficiency: dict[str, Share] = field(default_factory=dict)
-    link: tuple[float, float] | None = None  # bytes/s in one direction, seconds of a hop
-    base: Mapping[str, Any] = field(default_factory=dict)  # the accelerator that is extended
+    link: tuple[float, float] | None = None
+    base: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def main(self) -> str:
+        """Return the number format whose keys have no suffix."""
         return next(form for form in MAIN if form in self.machine.formats)
 
     @property
     def gpu(self) -> bool:
+        """Check whether the device is one that PyTorch calls cuda, AMD's included."""
         return self.machine.device == "cuda"
 
     def name_key(self, name: str, form: str) -> str:
@@ -142,7 +157,14 @@ def measure_machine(
 
 
 def _list_remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -> list[str]:
-    """List for each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
+    """List for each benchmark the rate of its median run, and the 5th and 95th percentile of its
+    runs.
+
+    Args:
+        rates_of: rates by benchmark.
+        scale: what to divide them by.
+        unit: the unit after that.
+    """
     remarks = []
     for job, found in rates_of.items():
         rate = median(found), *rates.find_spread(found)
@@ -152,6 +174,12 @@ def _list_remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: s
 
 
 def _time_memory(found: Measurements, seconds: float) -> None:
+    """Time passes over memory: the bandwidth, if no datasheet gives it, and the share that kernels
+    reach.
+
+    Raises:
+        PlanError: no benchmark runs on the device.
+    """
     most = 2**30 if found.gpu else 2**28
     size = min(most, found.machine.memory // 32) // 4096 * 4096
     wanted = [jobs.Traffic(kind, size) for kind in ("read", "copy", "triad")]
@@ -168,7 +196,17 @@ def _time_memory(found: Measurements, seconds: float) -> None:
 
 
 def _find_widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
-    """Find the widest square product of which all benchmarks take about `seconds`."""
+    """Find the widest square product for which all benchmarks take about ``seconds``.
+
+    Args:
+        backend: what runs it.
+        form: the number format.
+        seconds: the time for all benchmarks.
+        memory: bytes of the device.
+
+    Returns:
+        The width; None if the device has no product in that format.
+    """
     width = 256
     while True:
         times = backend.time_job(jobs.Product(form, width, width, width), 0)
@@ -182,6 +220,13 @@ def _find_widest(backend: Engine, form: str, seconds: float, memory: int) -> int
 
 
 def _time_products(found: Measurements, form: str, seconds: float) -> None:
+    """Time matrix products of several shapes: peak, efficiency, and the loss of small dimensions.
+
+    Args:
+        found: the measurements, to which this adds.
+        form: the number format.
+        seconds: the time to spend.
+    """
     found.tell(f"products: {form}, looking for a size")
     n = _find_widest(found.backend, form, seconds / 2, found.machine.memory)
     if n is None:
@@ -214,9 +259,16 @@ def _time_products(found: Measurements, form: str, seconds: float) -> None:
 def _time_uneven(
     found: Measurements, even: jobs.Product, rate: float, small: float | None, seconds: float
 ) -> None:
-    """Time the same product a little wider, by 8 and by 1: what its widths slow it down, at least
-    1. The formulas believe no more of it than what padding costs; a fact is written as it was
-    measured."""
+    """Time the same product 8 and 1 columns wider, which shows the loss of widths that are not
+    aligned. A slowdown is written as measured, although formulas take at most the cost of padding.
+
+    Args:
+        found: the measurements, to which this adds a slowdown for each, at least 1.
+        even: the product with an aligned width.
+        rate: FLOP/s that it reached.
+        small: the fitted figure for small dimensions; None for the built-in one.
+        seconds: the time for each of the two.
+    """
     slowdown = 1.0
     for key, more in (("alignment", 8), ("alignment_8", 1)):
         job = replace(even, columns=even.columns + more)
@@ -231,6 +283,7 @@ def _time_uneven(
 
 
 def _time_attention(found: Measurements, form: str, seconds: float) -> None:
+    """Time fused, plain and, on a GPU, vendor attention; add their shares of the predicted rate."""
     batch, heads, length = (4, 16, 4096) if found.gpu else (1, 8, 1024)
     job = partial(jobs.Attention, form, batch=batch, heads=heads, width=128, length=length)
     fused = [job("flash", width=64), job("flash")]
@@ -258,6 +311,7 @@ def _time_attention(found: Measurements, form: str, seconds: float) -> None:
 
 
 def _time_elementwise(found: Measurements, form: str, seconds: float) -> None:
+    """Time the elementwise kernels of a layer; add how much longer than their bytes they take."""
     job = jobs.Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
     for times in found.time_jobs([job], seconds, f"elementwise kernels in {form}").values():
         moved = expected.predict_pass(job, found.bandwidth, found.efficiency["memory"].value)
@@ -266,6 +320,7 @@ def _time_elementwise(found: Measurements, form: str, seconds: float) -> None:
 
 
 def _time_collectives(found: Measurements, seconds: float) -> None:
+    """Time collectives between all processes; add the bandwidth and latency of the link."""
     count = found.backend.processes
     sizes = (2**12, 2**20, 2**28 if found.gpu else 2**24)
     kinds = ("all-reduce", "all-gather", "all-to-all")

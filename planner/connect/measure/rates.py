@@ -17,7 +17,15 @@ BETTER = 0.02
 
 @dataclass(frozen=True)
 class Share:
-    """A calibrated figure, what it rests on, and where 5 to 95 % of the evidence lie."""
+    """A calibrated figure, what it rests on, and where 5 to 95 % of the evidence lie.
+
+    Attributes:
+        value: the figure.
+        rows: the evidence, in words.
+        interval: its 5th and 95th percentile; None for a single value.
+        unit: s for seconds, else empty.
+        remarks: comments to write above it.
+    """
 
     value: float
     rows: str

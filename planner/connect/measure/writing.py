@@ -25,6 +25,12 @@ def write_device(found: Measurements, name: str | None = None) -> str:
 
 
 def _write_lines(found: Measurements, name: str | None) -> Iterator[str]:
+    """Yield the lines of an accelerator document.
+
+    Args:
+        found: the measurements.
+        name: its name; that of the device if None.
+    """
     machine = found.machine
     where = f"PyTorch {machine.torch} on {one_line(machine.name)}"
     yield f"# Written by plan.py measure: {where}."
@@ -73,6 +79,7 @@ def _write_lines(found: Measurements, name: str | None) -> Iterator[str]:
 
 
 def _write_share(key: str, share: Share) -> Iterator[str]:
+    """Yield the lines of one share, with its remarks as comments."""
     for remark in share.remarks:
         yield f"  # {remark}"
 
@@ -92,6 +99,7 @@ def _quote_line(text: str) -> str:
 
 
 def _scale_value(value: float, unit: str) -> str:
+    """Format a value to four digits with a decimal prefix."""
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{plain_text(value / size, 4)} {prefix}{unit}"
