@@ -21,7 +21,7 @@ from planner.book import notation
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK
 from planner.documents import schema
-from planner.engine import instance as case
+from planner.engine import instance
 from planner.engine.arrays.graph import Compiled, compile_graph
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
@@ -326,7 +326,7 @@ def _collect_tensors(
             given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
             settings = Watched({**kind.case.settings, **dict(given)}, read)
             profile = kernels.load_profile(settings["training.implementation"])
-            found: Sequence[Entry] = case.list_saved_tensors(
+            found: Sequence[Entry] = instance.list_saved_tensors(
                 kind.layers, tuple(order), profile, settings, list_choices(settings)
             )
             for entry in found:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
 from planner.documents.source import Document
-from planner.plans import plan as plans
+from planner.plans import plan
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, KEYS, ROW, RUN, filter_keys
 from planner.questions.domains import divisors, yield_starts
@@ -52,9 +52,9 @@ class _Healing:
 
     def find_faults(self, changes: Mapping[str, Any]) -> tuple[Fault, ...]:
         """Return the faults of the document with some changes; None stands for a key's default."""
-        values = {k: plans.about(k).get("default") if v is None else v for k, v in changes.items()}
+        values = {k: plan.about(k).get("default") if v is None else v for k, v in changes.items()}
         try:
-            plans.build_plan(self.document.change_keys(values))
+            plan.build_plan(self.document.change_keys(values))
         except PlanError as error:
             return error.faults
         return ()
@@ -64,7 +64,7 @@ class _Healing:
 
         def now(other: str) -> Any:
             value = changes[other] if other in changes else self.document.get(other)
-            return value or plans.about(other).get("default") or 1
+            return value or plan.about(other).get("default") or 1
 
         own, row = self.own[key], ROW.get(key)
         refined = f"parallelism.{row.refines}" if row and row.refines else ""
@@ -118,7 +118,7 @@ class _Healing:
                     break
                 why.setdefault(key, faults[0].message)
         moved = {k: v for k, v in changes.items() if v != self.own[k]}
-        after = {k: plans.about(k).get("default") if v is None else v for k, v in moved.items()}
+        after = {k: plan.about(k).get("default") if v is None else v for k, v in moved.items()}
         first = self.faults[0].message
         return [Followed(k, self.own[k], after[k], why.get(k, first)) for k in moved]
 
@@ -146,11 +146,11 @@ def build_near_plan(document: Document, held: Collection[str] = ()) -> Plan:
         PlanError: no layout makes a valid plan; the faults are those of the document.
     """
     try:
-        return plans.build_plan(document)
+        return plan.build_plan(document)
     except PlanError:
         followed = heal(document, held, LAYOUT)
-    plan = plans.build_plan(document.change_keys({one.key: one.after for one in followed}))
-    return replace(plan, invalid=followed[0].why)
+    healed = plan.build_plan(document.change_keys({one.key: one.after for one in followed}))
+    return replace(healed, invalid=followed[0].why)
 
 
 def drop_auto_keys(document: Document) -> Document:

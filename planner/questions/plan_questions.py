@@ -31,9 +31,9 @@ ALONE = {"compute-optimal": "budget"}
 
 def evaluate(plan: Plan) -> Result:
     """Evaluate a plan; its questions and requirements are answered lazily."""
-    from planner.results import result as results
+    from planner.results import result
 
-    return attach_questions(results.evaluate_plan(plan))
+    return attach_questions(result.evaluate_plan(plan))
 
 
 def attach_questions(result: Result) -> Result:

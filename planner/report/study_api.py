@@ -18,7 +18,7 @@ from planner.questions.studies.engines import choose_engine
 from planner.questions.studies.study import StudySpec as Document
 from planner.questions.studies.summary import QUESTIONS, TASKS
 from planner.questions.studies.work import Job
-from planner.report import study as pages
+from planner.report.study import format_study, write_study
 
 
 class Study:
@@ -119,11 +119,11 @@ class Comparison(Shown):
         Raises:
             PlanError: another ending, or a place that cannot be written.
         """
-        pages.write_study(self.outcome, str(path))
+        write_study(self.outcome, str(path))
 
     def __repr__(self) -> str:
         plans = numbers.text(self.counts["points"])
         return f"<Comparison of {self.outcome.study.name!r}, {plans} plans>"
 
     def __str__(self) -> str:
-        return pages.format_study(self.outcome)
+        return format_study(self.outcome)

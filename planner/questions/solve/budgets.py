@@ -17,8 +17,7 @@ from planner.base.display import as_json, columns, one_line
 from planner.base.errors import Fault, PlanError
 from planner.base.notebook import Shown
 from planner.book import notation
-from planner.engine import instance
-from planner.engine import scaling_laws as laws
+from planner.engine import instance, scaling_laws
 from planner.engine.evaluate import Absent, Entry, Evaluation, Number
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit
@@ -105,7 +104,7 @@ def solve_budget(plan: Plan, budget: str | None = None) -> Spending:
             *(_evaluate_law(spent, quantity, entry) for quantity in OF_BUDGET),
             *(_evaluate_law(base, quantity, entry) for quantity in OF_PLAN),
         )
-        for law, entry in zip(laws.load_laws(), entries, strict=True)
+        for law, entry in zip(scaling_laws.load_laws(), entries, strict=True)
     )
     return Spending(
         budget,
