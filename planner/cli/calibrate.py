@@ -16,6 +16,9 @@ from planner.questions import loading
 def run_calibrate(options: argparse.Namespace) -> int:
     """Fit the rates of a cluster to the logs of runs; return the exit status.
 
+    Args:
+        options: plans, logs, records to skip, and the output.
+
     Raises:
         PlanError: a document or a log is wrong, or they do not go together.
     """

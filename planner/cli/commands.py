@@ -104,8 +104,13 @@ def format_faults(faults: Sequence[Fault], how: str) -> str:
 
 
 def make_arg(names: str, help: str | None = None, **how: Any) -> Argument:
-    """Build an argument from its names and value as help prints them (`-o, --output FILE`) and its
-    help text."""
+    """Build an argument of a command.
+
+    Args:
+        names: names and value as help prints them, such as ``-o, --output FILE``.
+        help: its help text.
+        how: further options of ``add_argument``.
+    """
     words = names.split()
     flags = [word.rstrip(",") for word in words if word.startswith("-")] or words[:1]
     metavar = " ".join(words[len(flags) :]) or None
@@ -190,7 +195,20 @@ def _load_plan(options: argparse.Namespace, searched: bool = False) -> Plan:
 def _check_outputs(
     paths: Sequence[str], formats: Mapping[str, str], what: str, inputs: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the format of each output file but ``-``; refuse to overwrite inputs."""
+    """Find the format of each output file, and refuse to overwrite inputs.
+
+    Args:
+        paths: as they were named; ``-``, standard output, is left out.
+        formats: formats by the ending of a name.
+        what: the output, as faults name it.
+        inputs: files that are read.
+
+    Returns:
+        The format of each file.
+
+    Raises:
+        PlanError: an ending has no format, or an output is an input.
+    """
     kinds = {path: files.format_of(path, formats, what) for path in paths if path != "-"}
     for path in kinds:
         files.refuse_overwrite(path, inputs)
@@ -198,7 +216,11 @@ def _check_outputs(
 
 
 def _check_top(top: int | None) -> None:
-    """Raise a PlanError if a search would print no layout."""
+    """Check that a search prints a layout.
+
+    Raises:
+        PlanError: ``--top`` is below 1.
+    """
     if top is not None and top < 1:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
 
@@ -235,6 +257,11 @@ def _check_top(top: int | None) -> None:
     TEMPLATES,
 )
 def _run_report(options: argparse.Namespace) -> int | str:
+    """Print and write the report of a plan; exit with status 1 where it misses a requirement.
+
+    Raises:
+        PlanError: bad input, or options that do not go together.
+    """
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions
 
@@ -302,6 +329,7 @@ def _print_missed(result: Any) -> bool:
     make_format("text", "md", "html", "json"),
 )
 def _run_quick(options: argparse.Namespace) -> int | str:
+    """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
     from planner.documents import quick, schema_files
     from planner.questions import loading
@@ -372,6 +400,11 @@ def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:
     FAULTS,
 )
 def _run_validate(options: argparse.Namespace) -> int:
+    """Validate every document, and report all faults at the end.
+
+    Raises:
+        PlanError: a document is wrong, or a folder has no plans.
+    """
     from planner.documents import references
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions
@@ -418,6 +451,11 @@ def _run_validate(options: argparse.Namespace) -> int:
     make_format("text", "json"),
 )
 def _run_explain(options: argparse.Namespace) -> str:
+    """Return the derivation of a quantity.
+
+    Raises:
+        PlanError: an invalid depth, or no such quantity.
+    """
     from planner.report.explain import DEPTH, explain, explain_as_data
     from planner.results.result import evaluate_plan
 
@@ -440,6 +478,7 @@ def _run_explain(options: argparse.Namespace) -> str:
     make_format("text", "json"),
 )
 def _run_sensitivity(options: argparse.Namespace) -> str:
+    """Return the sensitivity of a quantity."""
     from planner.questions import sensitivity
 
     _check_top(options.top)
@@ -499,6 +538,12 @@ def _run_sensitivity(options: argparse.Namespace) -> str:
     flag("--write", "edit the plan file in place: only the key of the answer changes"),
 )
 def _run_solve(options: argparse.Namespace) -> int | str:
+    """Answer an inverse question, and write the answer into a plan on request; exit with status 1
+    where no value meets the limits.
+
+    Raises:
+        PlanError: bad input, or options that do not go together.
+    """
     from planner.questions.solve import budgets, questions
 
     if options.plan in questions.NAMES and not os.path.exists(options.plan):
@@ -565,6 +610,12 @@ def _run_solve(options: argparse.Namespace) -> int | str:
     TEMPLATES,
 )
 def _run_search(options: argparse.Namespace) -> int:
+    """Rank the layouts of a plan, and write one into a plan on request; exit with status 1 where
+    none fits.
+
+    Raises:
+        PlanError: bad input, or options that do not go together.
+    """
     from planner.questions.constraints import parse_limit
     from planner.questions.search import choices
     from planner.questions.search.engine import POINTS, search
@@ -620,6 +671,12 @@ def _run_search(options: argparse.Namespace) -> int:
     TEMPLATES,
 )
 def _run_sweep(options: argparse.Namespace) -> int:
+    """Evaluate a study into a table and comparisons; exit with status 1 where no point is valid and
+    within the limits.
+
+    Raises:
+        PlanError: bad input, no output, or two tables.
+    """
     from planner.questions.studies import COMPARISONS, TABLES
     from planner.questions.studies.engines import choose_engine
 
@@ -659,6 +716,7 @@ def _hide_logs(debug: bool) -> Iterator[None]:
     import threading
 
     def report_end(thread: threading.ExceptHookArgs) -> None:
+        """Report the error of a thread and end the program."""
         report_crash(thread.exc_value, debug)
         sys.stderr.flush()
         os._exit(BROKEN)
@@ -689,6 +747,8 @@ def _hide_logs(debug: bool) -> Iterator[None]:
     TEMPLATES,
 )
 def _run_check(options: argparse.Namespace) -> int:
+    """Evaluate the plans of reports again; exit with status 1 where a report drifted or a
+    requirement is missed."""
     from planner.review import check
 
     findings = check.check_reports(list(map(Path, options.paths)), list(map(Path, options.plans)))
@@ -717,6 +777,12 @@ def _run_check(options: argparse.Namespace) -> int:
     flag("--all", "print every input and quantity that changed; JSON always has them"),
 )
 def _run_diff(options: argparse.Namespace) -> int | str:
+    """Compare two plans or results, or the plans of two revisions; exit with status 1 where a
+    changed plan misses a requirement.
+
+    Raises:
+        PlanError: bad input, or plans of a revision with faults.
+    """
     from planner.review import branches, diff, revisions, writing
 
     sides = [side for side in (options.old, options.new) if side is not None]
@@ -764,6 +830,7 @@ def _run_diff(options: argparse.Namespace) -> int | str:
     make_arg(OUTPUT, "the document to write"),
 )
 def _run_import(options: argparse.Namespace) -> int:
+    """Write the document of an imported configuration, and what was concluded to standard error."""
     from planner.connect import imports
     from planner.documents import schema_files
 
@@ -785,6 +852,8 @@ def _run_import(options: argparse.Namespace) -> int:
     make_arg(OUTPUT, "the file to write"),
 )
 def _run_export(options: argparse.Namespace) -> int:
+    """Write the launch configuration of a plan; exit with status 1 where the framework cannot run
+    it."""
     from planner.connect import as_run, exports
 
     plan = _load_plan(options)
@@ -828,6 +897,11 @@ def _run_export(options: argparse.Namespace) -> int:
     ),
 )
 def _run_compare(options: argparse.Namespace) -> int:
+    """Compare a plan with a measured run, and write tables or reports.
+
+    Raises:
+        PlanError: bad input, or not exactly one of a log and a step time.
+    """
     from planner import report
     from planner.connect import compare
     from planner.questions.plan_questions import attach_questions
@@ -880,6 +954,7 @@ def _run_compare(options: argparse.Namespace) -> int:
     ),
 )
 def _run_measure(options: argparse.Namespace) -> int:
+    """Measure this machine."""
     from planner.cli.measure import run_measure
 
     return run_measure(options)
@@ -902,6 +977,7 @@ def _run_measure(options: argparse.Namespace) -> int:
     make_format("text", "json"),
 )
 def _run_calibrate(options: argparse.Namespace) -> int:
+    """Fit the rates of a cluster to logs."""
     from planner.cli.calibrate import run_calibrate
 
     return run_calibrate(options)
@@ -921,6 +997,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
     ),
 )
 def _run_list(options: argparse.Namespace) -> str:
+    """Return the table of what is built in."""
     from planner.cli.listing import format_listing
 
     return format_listing(options.what)
@@ -943,6 +1020,7 @@ def _run_list(options: argparse.Namespace) -> str:
     ),
 )
 def _run_tensor(options: argparse.Namespace) -> str:
+    """Return the size of a tensor in each number format."""
     from planner.report import precisions
 
     shape, found = precisions.parse_sides(options.shape), precisions.find_formats(options.precision)
@@ -969,6 +1047,7 @@ def _run_tensor(options: argparse.Namespace) -> str:
     ),
 )
 def _run_matmul(options: argparse.Namespace) -> str:
+    """Return the analysis of one matmul."""
     from planner.report import matmul, precisions
 
     sides = precisions.parse_sides(options.shape, (3, 4), matmul.WANTED)
@@ -988,6 +1067,7 @@ def _run_matmul(options: argparse.Namespace) -> str:
     make_arg(OUTPUT, "write it here"),
 )
 def _run_schema(options: argparse.Namespace) -> int:
+    """Write the JSON Schema of a kind of document."""
     from planner.documents import schema_files
 
     files.write_output(
@@ -1004,6 +1084,7 @@ def _run_schema(options: argparse.Namespace) -> int:
     make_arg("--port N", "the port to listen at (8765)", type=int, default=8765),
 )
 def _run_serve(options: argparse.Namespace) -> int:
+    """Serve the page until the server is stopped."""
     with require_extra("serve", "serve"):
         from planner.serve import connections, programs
     asked = programs.build_programs(COMMANDS, options.status)
@@ -1022,6 +1103,7 @@ def _run_serve(options: argparse.Namespace) -> int:
     ),
 )
 def _run_site(options: argparse.Namespace) -> int:
+    """Write the page as static files."""
     from planner.serve import site
 
     site.write_site(options.output, options.pyodide or site.PYODIDE)
@@ -1030,6 +1112,7 @@ def _run_site(options: argparse.Namespace) -> int:
 
 @add_cmd("mcp", "answer an assistant over the Model Context Protocol, on standard input and output")
 def _run_mcp(options: argparse.Namespace) -> int:
+    """Answer an assistant until its input ends."""
     with require_extra("mcp", "serve,mcp"):
         from planner.serve import assistant, programs
     assistant.run_assistant(programs.build_programs(COMMANDS, options.status))
@@ -1042,6 +1125,7 @@ def _run_mcp(options: argparse.Namespace) -> int:
     make_arg("shell", "the shell that reads it", choices=SHELLS),
 )
 def _run_completion(options: argparse.Namespace) -> str:
+    """Return the completion script of a shell."""
     from planner.cli.completion import build_script
 
     return build_script(options.shell)

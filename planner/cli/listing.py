@@ -30,6 +30,7 @@ def format_listing(what: str | None = None) -> str:
 
 
 def _list_rows(what: str) -> list[tuple[str, ...]]:
+    """List the rows of the table of one kind; those of models and aliases begin with a heading."""
     if what == "aliases":
         from planner.documents import aliases
 

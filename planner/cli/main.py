@@ -35,8 +35,15 @@ GONE = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status (0 done, 1 a check or limit failed, 2 bad input, 70
-    an internal error, reported on one line)."""
+    """Run one command.
+
+    Args:
+        argv: the words after the program's name; None for those of this process.
+
+    Returns:
+        The exit status: 0 done, 1 a check or limit failed, 2 bad input, 70 an internal error, which
+            is reported on one line, 130 interrupted.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return run_command(arguments)
@@ -80,6 +87,9 @@ def run_command(arguments: list[str]) -> int:
 def run_words(words: list[str]) -> int:
     """Run one command for a program that composes its words; return the exit status.
 
+    Args:
+        words: the command and its arguments.
+
     Raises:
         PlanError: bad input.
     """
@@ -87,6 +97,12 @@ def run_words(words: list[str]) -> int:
 
 
 def _run_handler(options: argparse.Namespace) -> int:
+    """Run the handler of the parsed command with the options that every command has, and print its
+    text; return the exit status.
+
+    Raises:
+        PlanError: bad input.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(files.restrict_reading(options.root))
         stack.enter_context(progress.show_progress(options.progress))
@@ -162,6 +178,11 @@ class _Parser(argparse.ArgumentParser):
     """argparse with one-line errors in the form of our other faults."""
 
     def error(self, message: str) -> Any:
+        """Refuse the arguments.
+
+        Raises:
+            PlanError: always; an option of earlier versions with what replaces it.
+        """
         for option in GONE.keys() & set(message.split()):
             raise PlanError(Fault(f"there is no {option} any more", None, GONE[option]))
         raise PlanError(Fault(f"{self.prog}: {message}", None, f"see {self.prog} --help"))
@@ -178,6 +199,7 @@ class _Version(argparse.Action):
 
 
 def _build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the whole program, with a subparser for each command."""
     parser = _Parser(
         prog="plan.py",
         description="Plan a training run of a large language model: parameters, FLOPs, memory, "

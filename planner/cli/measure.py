@@ -30,7 +30,15 @@ def run_measure(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
+    """Check the options that argparse cannot, and replace an alias of the extended accelerator by
+    its name.
+
+    Raises:
+        PlanError: every option that is wrong.
+    """
+
     def fault(option: str, allowed: str) -> Fault:
+        """Return the fault of an option."""
         shown = f"plan.py measure: --{option} {getattr(options, option)}"
         return Fault(shown, None, allowed)
 
@@ -56,6 +64,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _write_machine(options: argparse.Namespace) -> str:
+    """Measure the machine and return its accelerator document."""
     from planner.connect.measure import engine, machine, writing
 
     backend = engine.Engine(options.device, options.processes)

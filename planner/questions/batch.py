@@ -210,9 +210,17 @@ class Batch:
     def evaluate_rows(
         self, rows: Rows, *groups: tuple[str, ...]
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Yield stretches of some rows that fit a core's cache, with their quantities as (zero,
-        recompute, rows, …), the further axes last; NaN where one is absent. Quantities of a group
-        share a graph. A further axis along which a quantity does not vary has length 1."""
+        """Evaluate quantities of some rows, in stretches that fit a core's cache.
+
+        Args:
+            rows: the rows to evaluate.
+            groups: ids of quantities; those of a group share a graph.
+
+        Yields:
+            A stretch of the rows and its quantities by id, each as (zero, recompute, rows, …) with
+                the further axes last; NaN where a quantity is absent. Along a further axis on which
+                it does not vary, a quantity has length 1.
+        """
         columns, numbers = self._build_columns(rows)
         table = Table(len(rows), columns)
         leaf, beside = partial(self._compute_leaf, numbers), np.ones_like(self.beside)
@@ -274,7 +282,15 @@ class Batch:
     # -- values of the leaves of its graph ----------------------------------------------------
 
     def _compute_leaf(self, numbers: Mapping[str, Array], content: Content) -> Any:
-        """Return the value of a leaf in a table, whose numeric columns are ``numbers``."""
+        """Return the value of a leaf of the graph in one table.
+
+        Args:
+            numbers: the distinct values of each numeric column of the table, (values,), by key.
+            content: operation and arguments of the leaf.
+
+        Returns:
+            A number, or an array with the column whose codes index it.
+        """
         operation, arguments = content
         if operation == "input" and content not in self.worth:
             self._add_lanes(content)
@@ -352,8 +368,17 @@ class Batch:
 def _encode_columns(
     table: Table, names: Sequence[str], said: Sequence[Array], places: Mapping[tuple[Any, ...], int]
 ) -> Codes:
-    """Encode the values of some columns (rows,) as ``places``; these columns depend only on the
-    columns ``names`` of the table."""
+    """Encode the combinations of some values as one column of codes.
+
+    Args:
+        table: the rows; the values depend only on its columns ``names``.
+        names: columns of the table, which decide the values.
+        said: the values to combine, each (rows,).
+        places: the code of each combination of values.
+
+    Returns:
+        The code of each row, (rows,).
+    """
     group = table.build_group(table.encode_mask(names))
     keys = zip(*(column[group.first].tolist() for column in said), strict=True)
     found = np.array([places[key] for key in keys])[group.of_rows]

@@ -47,14 +47,20 @@ DECIDING = ("training.mode", "model.shape", "lora", "targets")
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Plans of a batch that differ only in their layouts: one of them, with its case."""
+    """Plans of a batch that differ only in their layouts: one of them, with its case.
+
+    Attributes:
+        plan: one of the plans.
+        case: the instance of that plan.
+        lanes: inputs that differ between the plans of the kind, each (lanes,), by symbol, or by
+            symbol, axis and index of an entry.
+        size: number of lanes.
+    """
 
     plan: Plan
     case: Case
-    #: Inputs that differ between the plans of the kind: (lanes,) by symbol, or by symbol, axis and
-    #: index of an entry. ``plan`` is one of the plans then.
     lanes: Mapping[Any, Array] = field(default_factory=dict)
-    size: int = 1  # number of lanes
+    size: int = 1
 
     @property
     def layers(self) -> Model:
@@ -73,8 +79,12 @@ class Kind:
 class Variety:
     """What a graph has to cover.
 
-    ``varying``: settings that differ between plans. ``slots``: distinct stages of the pipeline that
-    has most. ``checked``: whether values outside of their ranges become absent (``ArrayGraph``).
+    Attributes:
+        kinds: the kinds of plans, by key.
+        varying: settings that differ between plans, with all their values.
+        keeping: the combinations that decide which tensors a layer keeps.
+        slots: distinct stages of the pipeline that has most.
+        checked: whether values outside of their ranges become absent (``ArrayGraph``).
     """
 
     kinds: Mapping[Hashable, Kind]
@@ -93,14 +103,23 @@ class Variety:
 
 @dataclass(frozen=True, eq=False)
 class BatchGraph:
-    """What batches that can share a graph have in common."""
+    """What batches that can share a graph have in common.
+
+    Attributes:
+        variety: what the graph covers.
+        case: the instance of all plans; what differs is an input or ``Varying``.
+        read: settings that the choice of tensors reads.
+        conditional: for each tensor that only some layouts keep, the index of its pattern.
+        patterns: when a tensor is there, each as (zero, recompute, keeping).
+        lines: for each crossed symbol with its stage and its part or component, the slot and the
+            place in the slot's line.
+    """
 
     variety: Variety
     case: Case
-    read: frozenset[str]  # settings that the choice of tensors reads
-    conditional: Mapping[Entry, int]  # the pattern of each tensor that some layouts keep
-    patterns: tuple[Array, ...]  # when a tensor is there, as (zero, recompute, keeping)
-    #: Slot, and place in its line, of each crossed symbol.
+    read: frozenset[str]
+    conditional: Mapping[Entry, int]
+    patterns: tuple[Array, ...]
     lines: Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]
     _compiled: dict[tuple[str, ...], Compiled] = field(default_factory=dict)
 
@@ -134,6 +153,8 @@ class BatchGraph:
         )
 
     def _is_same_kind(self, one: Kind, other: Kind) -> bool:
+        """Decide whether two kinds agree in the book, the model, the absent inputs and every
+        setting that decides and does not vary."""
         names = {*list_deciders(), *self.read, *DECIDING} - self.variety.varying.keys()
         return (
             one.case.book is other.case.book  # else a name may have another definition
@@ -313,9 +334,17 @@ def _merge_entries(kinds: Sequence[Kind]) -> dict[str, tuple[Entry, ...]]:
 def _collect_tensors(
     asked: Variety, blocks: Sequence[Entry], read: set[str]
 ) -> tuple[tuple[Entry, ...], list[Array], dict[Entry, int]]:
-    """Collect the tensors that some layout keeps, one boolean mask (zero, recompute, keeping) for
-    each condition, and each tensor's mask by index (none: always kept). ``read`` collects the
-    settings read."""
+    """Collect the tensors that some layout keeps.
+
+    Args:
+        asked: the kinds, and the settings and combinations that decide what is kept.
+        blocks: the blocks of the merged model; each tensor becomes part of one of these.
+        read: collects the settings that are read.
+
+    Returns:
+        The tensors; one boolean mask (zero, recompute, keeping) for each condition; and the index
+            of the mask of each tensor, without those that are always kept.
+    """
     stages, modes = (asked.varying[axis] for axis in AXES)
     there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
     shape = (len(stages), len(modes), len(asked.keeping))

@@ -21,10 +21,16 @@ Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 
 
 class Pipelines:
-    """The pipelines of a batch; ``of_degrees``: index in ``kinds`` of each combination of
-    degrees."""
+    """The pipelines of a batch, each as the indices of its distinct stages."""
 
     def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
+        """Find the distinct stages of all pipelines.
+
+        Args:
+            layouts: the layouts of the batch.
+            kinds: the kinds of plans.
+            of_degrees: index in ``kinds`` of each combination of degrees, (degrees,).
+        """
         self.layouts, self.kinds = layouts, kinds
         self._lines: dict[tuple[int, Line], int] = {}
         self._known: dict[tuple[Any, ...], tuple[int, ...]] = {}  # pipelines, by what decides
@@ -44,7 +50,17 @@ class Pipelines:
                     self.places[at] = self.shapes.setdefault(self._pipeline(*at), len(self.shapes))
 
     def _pipeline(self, stages: int, run: int, micro_batches: int, kind: int) -> tuple[int, ...]:
-        """Return the distinct stages of a pipeline, as indices of lines."""
+        """Return the distinct stages of a pipeline.
+
+        Args:
+            stages: number of stages.
+            run: index of its virtual stages, schedule and cut among ``layouts.runs``.
+            micro_batches: micro-batches of a step; more than can be in flight count as that many.
+            kind: index of the kind.
+
+        Returns:
+            Indices of lines (``build_lines``).
+        """
         virtual, schedule, chosen = self.layouts.runs[run]
         most = pipeline.max_in_flight(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)

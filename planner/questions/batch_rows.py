@@ -28,8 +28,14 @@ Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 class Degrees:
     """One combination of degrees that passes the plan's checks, and what follows from it.
 
-    ``share``: sequences of a batch for each data-parallel rank. ``others``: index of the plan among
-    those that differ in more than their layout.
+    Attributes:
+        values: the degrees, in the order of ``OUTER`` and ``INNER``.
+        data: the data-parallel degree.
+        share: sequences of a batch for each data-parallel rank.
+        implementation: the kernels.
+        loss: the implementation of the loss.
+        said: whether the implementation is a choice; otherwise it follows from the degrees.
+        others: index of the plan among those that differ in more than their layout.
     """
 
     values: tuple[int, ...]
@@ -37,7 +43,7 @@ class Degrees:
     share: int
     implementation: str
     loss: str
-    said: bool = False  # the implementation is a choice; it does not follow from the degrees
+    said: bool = False
     others: int = 0
 
     @property
@@ -57,12 +63,21 @@ class Degrees:
 
     @cached_property
     def named(self) -> dict[str, int]:
+        """The degrees by their names without the section, such as ``tensor``."""
         return dict(zip(layout.DEGREES, self.values, strict=True))
 
 
 class Layouts(Protocol):
     """The layouts of a batch. Every row is combined with every ZeRO stage and recomputation mode,
-    so these are axes of their own; each combination of degrees is crossed with the rest."""
+    so these are axes of their own; each combination of degrees is crossed with the rest.
+
+    Attributes:
+        recompute: the recomputation modes.
+        zero: the ZeRO stages.
+        degrees: the combinations of degrees.
+        runs: virtual stages, schedule and cut of the pipelines that occur.
+        crossed: for each combination of degrees, what it is crossed with.
+    """
 
     recompute: tuple[str, ...]
 
@@ -85,8 +100,17 @@ class Layouts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Layouts without ZeRO stage and recomputation, as columns (rows,): indices into ``degrees``
-    and ``runs`` of their space, and values."""
+    """Layouts without ZeRO stage and recomputation, as columns (rows,).
+
+    Attributes:
+        space: the layouts that the indices refer to.
+        of_degrees: index among the degrees of the space.
+        of_run: index among the runs of the space.
+        of_sequence: whether sequence parallelism is on, as 0 or 1.
+        of_replicate: number of replicas.
+        of_batch: micro-batch, in sequences.
+        of_lane: index among the lanes of the row's kind; None without lanes.
+    """
 
     space: Layouts
     of_degrees: Array
@@ -94,7 +118,7 @@ class Rows:
     of_sequence: Array
     of_replicate: Array
     of_batch: Array
-    of_lane: Array | None = None  # index among the lanes of the row's kind
+    of_lane: Array | None = None
 
     def __len__(self) -> int:
         return len(self.of_degrees)

@@ -21,16 +21,25 @@ OF_ALL_STAGES = {notation.alike, notation.in_flight_on_run, notation.recomputed_
 
 @dataclass(frozen=True)
 class Limit:
-    """``quantity <= value`` or ``quantity >= value``, in the quantity's own unit."""
+    """``quantity <= value`` or ``quantity >= value``, in the quantity's own unit.
+
+    Attributes:
+        quantity: id of the quantity.
+        relation: ``<=`` or ``>=``.
+        value: the bound, in the quantity's own unit.
+        book: the book that defines the quantity.
+        written: the value as it was written, if that has a unit; else empty.
+    """
 
     quantity: str
     relation: str
     value: Number
     book: Book = field(default=BOOK, compare=False, repr=False)
-    written: str = field(default="", compare=False, repr=False)  # the value, if it has a unit
+    written: str = field(default="", compare=False, repr=False)
 
     @property
     def unit(self) -> str:
+        """The unit of the quantity."""
         return self.book.quantities[self.quantity].unit
 
     def format_value(self, value: Any) -> str:
@@ -67,8 +76,16 @@ class Limit:
 
 
 def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit:
-    """Parse a limit such as ``memory.process<=70 GiB``. With a ``plan``, the quantity may have any
-    name that explain accepts: ``headroom``, ``training time``; without, it is one of ``book``.
+    """Parse a limit such as ``memory.process<=70 GiB``.
+
+    Args:
+        text: quantity, relation and value; the value may have a unit.
+        plan: with it, the quantity may have any name that explain accepts: ``headroom``, ``training
+            time``.
+        book: without a plan, the quantity is one of this book, by id.
+
+    Returns:
+        The limit, with its value in the quantity's own unit.
 
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
@@ -126,6 +143,9 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
             ``0``: what is predicted fits.
         plan: gives the capacity of a device.
 
+    Returns:
+        A limit on headroom, on its 95th percentile, or on memory in use.
+
     Raises:
         PlanError: any other text; a share under which the capacity is unknown.
     """
@@ -148,7 +168,11 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
 
 
 def check_quantity(quantity: str, book: Book = BOOK) -> None:
-    """Raise PlanError unless the book has this quantity and it has one value for the whole plan."""
+    """Check that a book has a quantity, and that it has one value for the whole plan.
+
+    Raises:
+        PlanError: it does not; with the nearest id.
+    """
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
     if quantity not in book.quantities or book.quantities[quantity].per:
@@ -172,7 +196,11 @@ def is_stage_sum(quantity: str, book: Book = BOOK) -> bool:
 
 
 def check_batchable(quantity: str, book: Book = BOOK) -> None:
-    """Raise PlanError unless the quantity exists and a batch of plans can evaluate it."""
+    """Check that a quantity exists and that a batch of plans can evaluate it.
+
+    Raises:
+        PlanError: it does not exist, or is a sum over all stages of a pipeline.
+    """
     check_quantity(quantity, book)
     if is_stage_sum(quantity, book):
         wrong = f"{quantity} is a sum over all stages; searches and studies have the fullest only"
@@ -180,7 +208,11 @@ def check_batchable(quantity: str, book: Book = BOOK) -> None:
 
 
 def numeric(quantity: str, book: Book = BOOK) -> None:
-    """Raise PlanError unless the quantity exists and is a number."""
+    """Check that a quantity exists and is a number.
+
+    Raises:
+        PlanError: it does not exist, or is a name.
+    """
     check_quantity(quantity, book)
     if not book.quantities[quantity].unit:
         raise PlanError(Fault(f"{quantity} is a name, not a number"))

@@ -28,7 +28,23 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Domain:
-    """Candidate values by index, from ``first`` to ``last`` (None: unbounded)."""
+    """Candidate values by index.
+
+    Attributes:
+        key: the dotted key that takes the values, or ``model``.
+        unit: the unit of the values.
+        value: the value at an index.
+        changes: the changes of a plan that a value makes, by dotted key.
+        start: the index nearest to the plan's own value.
+        first: the smallest index.
+        last: the largest index; None if the domain has no end.
+        step: description of one step, for people.
+        endless: whether ``last`` is our bound only, so that valid values go on beyond it.
+        rows: if values differ in two ways, the indices of each row of values that differ in one way
+            only; values of several rows are compared by ``measure``.
+        measure: with rows, a quantity that increases along each.
+        bound: why ``last`` is not larger, if it is a plausibility bound (``bounds``).
+    """
 
     key: str
     unit: str
@@ -37,13 +53,11 @@ class Domain:
     start: int
     first: int = 0
     last: int | None = None
-    step: str = ""  # description of one step
-    endless: bool = False  # ``last`` is our bound; valid values go on
-    #: If values differ in two ways: the indices of each row of values that differ in one way only.
-    #: Values of several rows are compared by a quantity that increases along each.
+    step: str = ""
+    endless: bool = False
     rows: tuple[range, ...] = ()
     measure: str = ""
-    bound: str = ""  # why ``last`` is not larger, if it is a plausibility bound (``bounds``)
+    bound: str = ""
 
     def has(self, index: int) -> bool:
         """Decide whether an index is in the domain."""
@@ -55,7 +69,16 @@ class Domain:
 
 
 def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
-    """Return the candidate values of a numeric key of a plan; ``free``: the layout may change.
+    """Build the domain of a numeric key of a plan.
+
+    Args:
+        plan: its own value is the start, and its layout limits the values of some keys.
+        key: a dotted key.
+        free: whether the layout may change; then devices, micro-batch, layers and sequence length
+            are not tied to the plan's own layout.
+
+    Returns:
+        Listed values of a key that must divide something; otherwise multiples of a step.
 
     Raises:
         PlanError: no such key, or one that holds no number.
@@ -89,7 +112,17 @@ def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
 
 
 def make_list_domain(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
-    """Make a domain of listed values, in increasing order."""
+    """Make a domain of listed values.
+
+    Args:
+        key: the dotted key that takes the values.
+        unit: their unit.
+        values: at least one value, in increasing order.
+        current: the plan's own value; the domain starts at the value nearest to it.
+
+    Returns:
+        A domain whose indices are those of ``values``.
+    """
     nearest = min(range(len(values)), key=lambda i: abs(values[i] - current))
     return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
 
@@ -97,8 +130,15 @@ def make_list_domain(key: str, unit: str, values: tuple[int, ...], current: Numb
 def _make_step_domain(
     plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | Fraction
 ) -> Domain:
-    """Make a domain of multiples of a step: of an integer from 1 on, unless the schema says
-    else."""
+    """Make a domain of multiples of a step.
+
+    Args:
+        plan: learned positions limit its sequence length.
+        key: the dotted key that takes the values.
+        current: the plan's own value.
+        said: the schema of the key, whose minimum and maximum end the domain.
+        step: a whole step makes values from 1 on, unless the schema gives a minimum.
+    """
     least, words = 0, f"to {DIGITS} digits"
     if isinstance(step, int):
         least, words = 1, f"multiples of {step}" if step > 1 else ""

@@ -32,7 +32,14 @@ CHOOSING = ("auto", "margin", "for")
 
 
 class Followed(NamedTuple):
-    """A key that was no longer valid: its value before and after, and why it changed."""
+    """A key that was no longer valid.
+
+    Attributes:
+        key: the dotted key.
+        before: its value in the document; None where it had none.
+        after: its value in the valid plan.
+        why: the fault because of which it changed.
+    """
 
     key: str
     before: Any
@@ -41,9 +48,16 @@ class Followed(NamedTuple):
 
 
 class _Healing:
-    """The values that keys of one document take (``own``); ``held``: keys that stay."""
+    """The search for valid values of some keys of one document; ``own`` has their own values."""
 
     def __init__(self, document: Document, held: Collection[str], among: Iterable[str]) -> None:
+        """Read the own values of the keys that may change.
+
+        Args:
+            document: one that conforms to the schema.
+            held: keys that stay, with all keys inside them.
+            among: keys that may change, least important first.
+        """
         layout = document.data.get("parallelism") or {}
         self.document = drop_auto_keys(document) if layout.get("auto") else document
         self.faults = self.find_faults({})
@@ -63,6 +77,7 @@ class _Healing:
         """List the values that a key may have besides its own, the nearest first."""
 
         def now(other: str) -> Any:
+            """Return the present value of another key, or its default; 1 without either."""
             value = changes[other] if other in changes else self.document.get(other)
             return value or plan.about(other).get("default") or 1
 

@@ -26,11 +26,21 @@ def load(
     team: defaults.Asked = None,
     searched: bool = False,
 ) -> Plan:
-    """Load the plan of a YAML file, of a mapping or of a tree, with ``--set`` overrides. A layout
-    that it leaves open is searched for, with a ``margin`` of memory, and among those that a
-    ``launcher`` can start. ``presets``: folder of shipped documents, if not the program's own.
-    ``team``: file of a team's defaults, in place of the one that is found; False for none.
-    ``searched``: a layout is searched for anyway, so an invalid one is replaced (``Plan.invalid``).
+    """Load the plan of a YAML file, of a mapping or of a tree.
+
+    Args:
+        document: a path or the name of a built-in plan, ``-`` for standard input, a mapping, or a
+            parsed tree.
+        overrides: values by dotted key, or ``KEY=VALUE`` texts as of ``--set``.
+        margin: memory margin of the search for a layout that the plan leaves open.
+        launcher: the framework that must be able to start that layout.
+        presets: folder of shipped documents, if not the program's own.
+        team: file of a team's defaults, in place of the one that is found; False for none.
+        searched: whether a search for a layout follows, so that an invalid one may be replaced by
+            one near it (``Plan.invalid``).
+
+    Returns:
+        The completed plan, with a layout.
 
     Raises:
         PlanError: every fault; where there is one of names or of the schema, those of the checks
@@ -126,6 +136,14 @@ class OtherKind(PlanError):
     """A document of another kind than expected."""
 
     def __init__(self, kind: str, wanted: str, place: Place, name: str) -> None:
+        """Describe which kind the document is, and how to use it.
+
+        Args:
+            kind: the kind of the document.
+            wanted: the kind that is expected.
+            place: where the document is.
+            name: its name in the suggested command.
+        """
         self.kind = kind
         article = "an" if kind[0] in "aeiou" else "a"
         wrong = f"{article} {kind}, where a {wanted} is expected"
@@ -133,8 +151,11 @@ class OtherKind(PlanError):
 
 
 def refuse_other_kind(document: object, wanted: str) -> None:
-    """Raise ``OtherKind`` if a document, or a shipped one of that name, is not of the ``wanted``
-    kind."""
+    """Refuse a document, or a shipped one of that name, that is of another kind than expected.
+
+    Raises:
+        OtherKind: it is not of the ``wanted`` kind.
+    """
     name, place, kind = "FILE", Place("<mapping>"), wanted
     with contextlib.suppress(PlanError):
         if isinstance(document, Node):
@@ -177,8 +198,16 @@ def check_file(
     further: Callable[[Plan], object] = lambda plan: None,
     study: Callable[[str | Path, Sequence[str]], object] = lambda file, overrides: None,
 ) -> str:
-    """Validate a document of any kind and return its kind: ``further`` checks a plan, ``study``
-    loads a study.
+    """Validate a document of any kind.
+
+    Args:
+        file: a path, or the name of a shipped document.
+        overrides: ``KEY=VALUE`` texts, as of ``--set``.
+        further: checks a loaded plan.
+        study: loads a study from its file and the overrides.
+
+    Returns:
+        The kind of the document.
 
     Raises:
         PlanError: every fault of the first stage that found one.

@@ -112,10 +112,17 @@ def _list_items(plan: Plan, key: str) -> list[Node]:
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """A question of a plan. ``ready`` computes the answer."""
+    """A question of a plan.
+
+    Attributes:
+        name: its own name, else the question or the key that it varies.
+        item: the question as the plan states it, as plain data.
+        place: where the plan states it.
+        ready: computes the answer.
+    """
 
     name: str
-    item: Any  # as the plan states it
+    item: Any
     place: Place
     ready: Callable[[], Any]
 
@@ -133,7 +140,12 @@ class PlanQuestion:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """A question of a plan with its answer: a ``solve.Answer``, or for a budget a ``Spending``."""
+    """A question of a plan with its answer.
+
+    Attributes:
+        question: the question.
+        found: a ``solve.Answer``, or for a budget a ``Spending``.
+    """
 
     question: PlanQuestion
     found: Any
@@ -145,6 +157,7 @@ class PlanAnswer:
 
     @cached_property
     def _writer(self) -> ModuleType:
+        """The module that prints answers of this kind."""
         from planner.questions.solve import answers, budgets
 
         return budgets if isinstance(self.found, budgets.Spending) else answers
@@ -203,6 +216,8 @@ def _read_options(node: Node) -> tuple[str | None, dict[str, Any]]:
 
 
 def _read_option(key: str, node: Node) -> Any:
+    """Return an option as on a command line: numbers as texts with their units; changed keys and
+    flags as data."""
     if key in ("set", "unbounded"):
         return node.plain()
     if isinstance(node.value, list):
@@ -244,9 +259,17 @@ def _drop_defaults(node: Node) -> Node:
 
 
 def _place_faults(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
-    """Yield the faults of a question or requirement at its place, with options spelled as keys."""
+    """Yield the faults of a question or requirement at its place, with options spelled as keys.
+
+    Args:
+        error: the faults, whose texts may name options such as ``--with-layout``.
+        name: put before a message that does not contain it.
+        place: where the plan states the question.
+    """
 
     def keys(text: str | None) -> str | None:
+        """Replace each option in a text by the key of a plan: ``--with-layout`` by
+        ``with_layout:``."""
         return text and re.sub(r"--([a-z-]+)", lambda f: f"{f[1].replace('-', '_')}:", text)
 
     for fault in error.faults:
@@ -260,15 +283,25 @@ def _place_faults(error: PlanError, name: str, place: Place) -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A requirement as it was written, its limit, and the value of the quantity."""
+    """A requirement with the value that decides it.
+
+    Attributes:
+        text: the requirement as it was written.
+        place: where the plan states it.
+        limit: what it requires.
+        value: the value of the quantity; None if it has none.
+        holds: whether the requirement is met; None if it cannot be evaluated.
+        reason: why it cannot be evaluated.
+        worst: the end of the 90 % interval that fails, if only the prediction meets the limit.
+    """
 
     text: str
     place: Place
     limit: Limit
     value: Number | None
-    holds: bool | None  # None: it cannot be evaluated
-    reason: str = ""  # why it cannot be evaluated
-    worst: Number | None = None  # the end of the interval that fails, if only the prediction holds
+    holds: bool | None
+    reason: str = ""
+    worst: Number | None = None
 
     @property
     def sentence(self) -> str:
@@ -301,8 +334,19 @@ class Requirement:
 def judge_limit(
     result: Result, text: str, place: Place, limit: Limit, fits: bool = False
 ) -> Requirement:
-    """Decide whether a result satisfies a limit. ``fits``: the limit is what makes the plan fit,
-    which is unknown if only the optimizer states are known."""
+    """Decide whether a result satisfies a limit.
+
+    Args:
+        result: the evaluated plan.
+        text: the requirement as it was written.
+        place: where it was written.
+        limit: what it requires.
+        fits: whether the limit is what makes the plan fit; then it is unknown if only the optimizer
+            states are known.
+
+    Returns:
+        The requirement with its value and whether it is met.
+    """
     quantity = result[limit.quantity]
     if quantity.absent is not None:
         return Requirement(text, place, limit, None, None, quantity.absent)

@@ -52,12 +52,20 @@ SMALL = Fraction(1, 10**6)
 
 
 class Elasticity(NamedTuple):
-    """By the derivative of the formula: 1 % more of the input changes the result by so many per
-    cent. ``rounded``: rounding to whole numbers lies between the two (tiles, steps, rows of the
-    fullest device), so the derivative is not the actual change; see ``Measure``."""
+    """The derivative of a quantity with respect to one input of its formulas.
+
+    Rounding to whole numbers (tiles, steps, rows of the fullest device) may lie between the two;
+    then the derivative is not the actual change, see ``Measure``.
+
+    Attributes:
+        note: the symbol of the input.
+        value: of the input, in its unit.
+        elasticity: 1 % more of the input changes the quantity by so many per cent.
+        rounded: whether such a rounding lies between the two.
+    """
 
     note: Notation
-    value: Number  # of the input
+    value: Number
     elasticity: Fraction
     rounded: bool = False
 
@@ -65,9 +73,14 @@ class Elasticity(NamedTuple):
 class Measure(NamedTuple):
     """A measure that can be set, and its effect.
 
-    ``change``: relative change of the quantity for a tenth more. ``elasticity``: the derivative;
-    with ``by_difference``, the slope between a tenth less and a tenth more instead, because of
-    rounding to whole numbers.
+    Attributes:
+        key: the dotted key that sets it.
+        value: its value in the plan.
+        elasticity: the derivative; with ``by_difference``, the slope between a tenth less and a
+            tenth more instead, because of rounding to whole numbers.
+        change: relative change of the quantity for a tenth more.
+        by_difference: whether the elasticity is a slope.
+        meaning: what the measure is, for people.
     """
 
     key: str
@@ -79,14 +92,23 @@ class Measure(NamedTuple):
 
 
 class ChoiceStep(NamedTuple):
-    """The next natural value of a choice, and the relative change of the quantity there."""
+    """The next natural value of a choice, and its effect.
+
+    Attributes:
+        key: the dotted key.
+        before: the plan's own value.
+        after: the next valid value.
+        change: relative change of the quantity.
+        elasticity: that change over the relative change of the value.
+        fits: whether the plan still fits at ``after``; None where that is unknown.
+    """
 
     key: str
     before: Number
     after: Number
     change: Fraction
     elasticity: Fraction
-    fits: bool | None  # whether the plan still fits there; None where that is unknown
+    fits: bool | None
 
 
 def is_measure(key: str) -> bool:
@@ -133,9 +155,17 @@ def find_settable(plan: Plan, key: str) -> str:
 
 
 def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[Measure]:
-    """Yield the measures that a quantity depends on, by the keys that set them, strongest
-    derivative first; if a key cannot be set a tenth higher or lower, only the formulas' inputs
-    vary."""
+    """Yield the measures that a quantity depends on, by the keys that set them.
+
+    Args:
+        plan: the plan whose keys are changed.
+        evaluation: the evaluation of that plan.
+        target: id of the quantity.
+
+    Yields:
+        Measures, strongest derivative first. If a key cannot be set a tenth higher or lower, only
+            the formulas' inputs vary.
+    """
     together: dict[str, list[Elasticity]] = {}
     for entry in list_elasticities(evaluation, target):
         together.setdefault(find_settable(plan, str(entry.note.key)), []).append(entry)
@@ -225,14 +255,23 @@ def find_next_value(plan: Plan, key: str) -> int:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Shown):
-    """Sensitivity of one quantity of a plan to its measures and its choices."""
+    """Sensitivity of one quantity of a plan to its measures and its choices.
+
+    Attributes:
+        quantity: id of the quantity.
+        value: its value in the plan.
+        measures: effects of measures, strongest derivative first.
+        steps: effects of choices, strongest elasticity first.
+        unit: the unit of the value.
+        said: the value, for people.
+    """
 
     quantity: str
     value: Number
     measures: tuple[Measure, ...]
     steps: tuple[ChoiceStep, ...]
     unit: str = "1"
-    said: str = ""  # the value, for people
+    said: str = ""
 
     def __repr__(self) -> str:
         return f"<Sensitivity of {self.quantity}>"
@@ -308,8 +347,17 @@ SMOOTH = (
 
 
 def rank_measures(result: Result, target: str, most: int = 5) -> list[Measure]:
-    """Return the ``most`` measures to which ``target`` is most sensitive, choices left out. Each
-    change is that of a plan with the input set a tenth higher."""
+    """Rank the measures to which a quantity is most sensitive; choices are left out.
+
+    Args:
+        result: the evaluated plan.
+        target: id of the quantity.
+        most: the most measures to return.
+
+    Returns:
+        Measures that reports name (``SMOOTH``), strongest derivative first; each change is that of
+            a plan with the input set a tenth higher. Empty if the quantity has no value or is 0.
+    """
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []

@@ -113,6 +113,9 @@ def write_values(file: str, changes: Changes, output: str | None = None) -> str:
         changes: plain data by dotted key, None to remove a key.
         output: of the copy; None changes the file itself.
 
+    Returns:
+        A line for the file, then one for each key that changed.
+
     Raises:
         PlanError: a shipped plan or standard input would be changed in place; the changed plan is
             invalid; a key cannot change alone.
@@ -136,13 +139,18 @@ def put_values(
     to: str | None = None,
     team: Defaults | None = None,
 ) -> tuple[str, list[str]]:
-    """Return the text of a plan with other values of some keys, changed as little as possible, and
-    a line ``key: old → new`` for each.
+    """Change the values of some keys in the text of a plan, and as little else as possible.
 
     Args:
-        document: the plan of that text.
+        text: the text of the plan.
+        document: the plan of that text, as a path or a tree.
         changes: plain data by dotted key, None to remove a key.
-        shown: name of the text in faults; ``to``: name of the new text.
+        shown: name of the text in faults.
+        to: name of the new text in faults; ``shown`` by default.
+        team: the defaults of the plan's team.
+
+    Returns:
+        The new text, and a line ``key: old → new`` for each key that changed.
 
     Raises:
         PlanError: the changed plan is invalid; a key cannot change alone.
@@ -210,6 +218,7 @@ def format_setting(key: str, value: Any) -> Any:
 
 
 def _show_setting(document: Document, key: str) -> str:
+    """Format the value of a key as the document writes it, or its default."""
     value = document.get(key)
     if document.has_value(key.split(".")):
         node = document.find_node(key.split("."))

@@ -54,11 +54,19 @@ def add_best_layout(document: Document) -> Plan:
 
 
 def _is_given(document: Document, key: str) -> bool:
+    """Decide whether a document sets a key, other than by a default."""
     path = key.split(".")
     return document.has_value(path) and document.find_origin(path).kind != "default"
 
 
 def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
+    """Find the best layout of a document, the reason for it in words, and the values that were
+    kept.
+
+    Raises:
+        PlanError: a key that follows from the layout is set, a step cannot be predicted, or no
+            layout is valid.
+    """
     place = document.find_key_place(("parallelism",))
     for key in (*filter_keys(FOLLOWING), "parallelism.stages"):
         if _is_given(document, key):

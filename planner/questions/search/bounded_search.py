@@ -75,9 +75,19 @@ class BoundedSearch:
     def run_question(
         self, question: Callable[[BoundedSearch], Item | None], options: Options | None = None
     ) -> Item | None:
-        """Run a question on all layouts, or on those that have one of some values of each of some
-        keys, but of keys that were given. If no layout of a narrowed space satisfies it and only
-        memory is limited, it is run on those left out: this proves that nothing fits."""
+        """Run a question on all layouts, or on a part of them where that is enough.
+
+        If no layout of a narrowed space satisfies the question and only memory is limited, it is
+        run on those left out: this proves that nothing fits.
+
+        Args:
+            question: returns a layout of a search, or None.
+            options: values of keys to which the layouts are narrowed, except keys that were given;
+                None for all layouts.
+
+        Returns:
+            What the question returns.
+        """
         found, walk = None, None
         if options is not None:
             walk = self.walk.narrow_layouts(options)
@@ -173,9 +183,17 @@ class BoundedSearch:
     def _yield_by_score(
         self, most: Callable[[], float], within: bool
     ) -> Iterator[tuple[SpaceRows, Array]]:
-        """Yield chunks of layouts with the indices (layouts,) of those that fit and, with
-        ``within``, satisfy the limits: rows with the smallest score first, until no remaining row
-        has a score of at most ``most()``."""
+        """Yield chunks of layouts, rows with the smallest score first.
+
+        Args:
+            most: the largest score that can still be the answer; where no remaining row reaches it,
+                the search ends.
+            within: whether layouts must satisfy the limits, and not only fit.
+
+        Yields:
+            A chunk, and the indices (layouts,) of those of its layouts that fit and, if required,
+                satisfy the limits.
+        """
         least, done, size = self._least[within], 0, FIRST
         order = np.argsort(least, kind="stable")[: np.count_nonzero(least != np.inf)]
         while done < len(order) and least[order[done]] <= most():

@@ -17,6 +17,9 @@ from planner.plans.plan import about, check_value
 def parse_fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
     """Parse keys of a layout that keep a value: ``KEY``, as in the plan, or ``KEY=VALUE``.
 
+    Returns:
+        The value of each key, by dotted key.
+
     Raises:
         PlanError: no key of a layout, a value that it cannot have, or two for one key.
     """
@@ -34,6 +37,13 @@ def parse_fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
 def parse_varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[Any, ...]]:
     """Parse keys with the values that they may have: ``KEY=V1,V2``; ``KEY`` alone takes every value
     that the schema lists or, of a layout, every valid one (an empty tuple).
+
+    Args:
+        texts: as on the command line.
+        kept: keys that are held at a value, and so may not vary.
+
+    Returns:
+        The values of each key, by dotted key.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, a key that is held at a value, or

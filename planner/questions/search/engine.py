@@ -72,16 +72,24 @@ PASSES = 2**15
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout: its changes of the plan, what follows from them, and its values."""
+    """One layout of a plan with its values.
+
+    Attributes:
+        changes: what it sets, by dotted key of the plan.
+        follows: keys whose values follow from these.
+        values: quantities by id; exact for the best layouts, else as ``approximate``.
+        approximate: quantities as computed over arrays, in floats.
+        cleared: keys that go back to their defaults.
+        evaluated: the evaluation and the minimised quantity; None if not evaluated exactly.
+        made: the plan that was evaluated.
+    """
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
-    values: Mapping[str, Any]  # exact for the best, else as below
-    approximate: Mapping[str, float]  # over arrays
-    cleared: tuple[str, ...] = ()  # keys that go back to their defaults
-    #: The evaluation and the minimised quantity; None if not evaluated exactly.
+    values: Mapping[str, Any]
+    approximate: Mapping[str, float]
+    cleared: tuple[str, ...] = ()
     evaluated: tuple[Evaluation, str] | None = field(default=None, compare=False, repr=False)
-    #: The plan that was evaluated.
     made: Plan | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -118,8 +126,18 @@ class Layout:
         return compute_interval(by, self.values[by], evaluation)
 
     def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
-        """Evaluate some quantities of the layout, with options ``how``, and keep the evaluation of
-        ``by`` for its parts."""
+        """Evaluate some quantities of the layout.
+
+        Args:
+            plan: the plan that the layout changes.
+            quantities: ids of the quantities.
+            by: the quantity whose evaluation is kept, for its parts; empty for none.
+            how: options of the evaluation: layouts whose graph it may share, and whether it is
+                exact.
+
+        Returns:
+            The layout with these values.
+        """
         made = self.of(plan)
         values, evaluation = _evaluate_layout(made, quantities, **how)
         values = {**values, **self.values, **values}
@@ -128,17 +146,30 @@ class Layout:
 
 
 class Point(NamedTuple):
-    """One layout in a scatter plot."""
+    """One layout in a scatter plot.
 
-    memory: float  # bytes
-    score: float  # in the unit of the minimised quantity
+    Attributes:
+        memory: memory in use on a device, in bytes.
+        score: in the unit of the minimised quantity.
+        fits: whether it fits as predicted and satisfies the limits.
+        front: whether it is on the Pareto front.
+    """
+
+    memory: float
+    score: float
     fits: bool
     front: bool = False
 
 
 class BestByValue(NamedTuple):
-    """The best layout with one value of a key that has several; None if none fits. The values of
-    each key are in order of ``by``, the smallest first."""
+    """The best layout with one value of a key that has several. The values of each key are in order
+    of the minimised quantity, the smallest first.
+
+    Attributes:
+        key: the dotted key.
+        value: one of its values; None for the default.
+        layout: the best layout with this value; None if none fits.
+    """
 
     key: str
     value: Any
@@ -147,28 +178,49 @@ class BestByValue(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Shown):
-    """The result of a search."""
+    """The result of a search.
+
+    Attributes:
+        plan: the plan whose layouts were searched.
+        by: the minimised quantity.
+        size: how many layouts the result is about.
+        fitting: how many of these fit with the margin and satisfy the limits.
+        best: the best layouts, no two of them the same step.
+        front: layouts that no other one beats in both ``by`` and memory.
+        own: the plan's own layout; None where it cannot be evaluated.
+        limits: what a layout must satisfy besides fitting.
+        varied: keys that took several values.
+        points: a sample of all layouts, for a scatter plot.
+        nearest: if nothing fits, the layout that lacks least memory.
+        choices: for each key with several values, the best layout with each.
+        every: the number of all layouts, also of those that a narrowed search left out.
+        same: recomputation modes left out, each with an equivalent mode (``Walk.same``).
+        narrowed: the values of keys to which the search was narrowed.
+        margin: the limit that a layout must satisfy in order to fit.
+        plain: the layout to run: the simplest within ``selection.SPARE`` of the best.
+        launcher: the framework that can start the layouts.
+        tight: whether none keeps the margin, so that those that fit as predicted are ranked.
+    """
 
     plan: Plan
     by: str
     size: int
     fitting: int
-    best: tuple[Layout, ...]  # no two of them the same step
-    front: tuple[Layout, ...]  # no other layout is better in ``by`` and in memory
-    own: Layout | None  # the plan's own layout, where it can be evaluated
+    best: tuple[Layout, ...]
+    front: tuple[Layout, ...]
+    own: Layout | None
     limits: tuple[Limit, ...] = ()
-    varied: tuple[str, ...] = ()  # keys that took several values
+    varied: tuple[str, ...] = ()
     points: tuple[Point, ...] = ()
-    nearest: Layout | None = None  # if nothing fits, the layout that lacks least memory
-    choices: tuple[BestByValue, ...] = ()  # of each key that has several values
-    every: int = 0  # all layouts, also those that a narrowed search left out
-    same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
-    narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
-    margin: Limit | None = None  # the limit that a layout must satisfy in order to fit
-    #: What to run: the simplest layout within ``selection.SPARE`` of the best.
+    nearest: Layout | None = None
+    choices: tuple[BestByValue, ...] = ()
+    every: int = 0
+    same: Mapping[str, str] = field(default_factory=dict)
+    narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    margin: Limit | None = None
     plain: Layout | None = None
-    launcher: str | None = None  # the framework that can start them
-    tight: bool = False  # none keeps the margin; those that fit as predicted are ranked
+    launcher: str | None = None
+    tight: bool = False
 
     def __repr__(self) -> str:
         size = numbers.text(self.size)
@@ -286,6 +338,12 @@ class Walk:
         return found
 
     def _build_spaces(self) -> list[Space]:
+        """Build one space of layouts for each combination of values of keys outside the layout.
+
+        Raises:
+            PlanError: the plan lacks the model's shape or the sequence length, or no space has a
+                valid layout.
+        """
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
         if self.plan.get("training.sequence_length") is None:
@@ -374,6 +432,10 @@ def search(
             those that fit as predicted are ranked, and the result is ``tight``.
         launcher: the framework that must be able to start a layout (``planner.connect.exports``).
 
+    Returns:
+        The best layouts, the Pareto front, the plan's own layout and the simplest near the best;
+            without a layout that fits, the nearest.
+
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
@@ -437,12 +499,26 @@ class _Kept:
     """The best of the layouts that fit."""
 
     def __init__(self, top: int, by: str, choices: bool) -> None:
+        """Begin without layouts.
+
+        Args:
+            top: how many of the best to keep.
+            by: the minimised quantity.
+            choices: whether to keep the best layout for each value of each key.
+        """
         self.count = 0
         self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
         self.choices, self.chosen = choices, ByChoice()
 
     def add_chunk(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
-        """Add the layouts of a chunk, as (zero, recompute, rows), that fit."""
+        """Add the layouts of a chunk that fit.
+
+        Args:
+            chunk: the rows with their quantities.
+            score: the minimised quantity, (zero, recompute, rows).
+            memory: memory in use in bytes, (zero, recompute, rows).
+            fits: which layouts fit, (zero, recompute, rows).
+        """
         kept = np.flatnonzero(fits)
         self.count += len(kept)
         some, held = score.ravel()[kept], memory.ravel()[kept]
@@ -472,6 +548,18 @@ class _Selected:
         progress: Progress | None,
         walk: Walk,
     ) -> None:
+        """Select from all layouts of a walk.
+
+        Args:
+            by: the quantity to minimise.
+            limits: what a layout must satisfy without a margin.
+            margin: the limit that it must satisfy in addition.
+            top: how many of the best to keep.
+            points: about how many points of a scatter plot to sample.
+            choices: whether to keep the best layout for each value of each key.
+            progress: called with layouts done, layouts in all, seconds passed.
+            walk: the layouts.
+        """
         self.safe, self.tight = (_Kept(top, by, choices) for _ in range(2))
         size = walk.size
         self.nearest, self.sample = Best(), Sample(points, size)
@@ -505,9 +593,18 @@ class _Selected:
 
 
 def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> SearchResult:
-    """Search what a report shows: the best five, the cost of each choice, and ``points`` of a
-    scatter plot of memory and ``by`` (a reproducible sample of the layouts and the whole front).
-    ``own`` is the plan's layout. A large space is narrowed. ``options`` are those of a search."""
+    """Search what a report shows: the best five, the cost of each choice, and points of a scatter
+    plot of memory and the minimised quantity. A large space is narrowed.
+
+    Args:
+        plan: the plan whose layouts are searched.
+        points: about how many points: a reproducible sample of the layouts, and the whole front.
+        by: the quantity to minimise.
+        options: further options of a search.
+
+    Returns:
+        The result, with the plan's layout as ``own``.
+    """
     return search(plan, 5, by, points=points, choices=True, most=MOST, **options)
 
 
@@ -523,8 +620,16 @@ def make_layout(item: Item, *names: str) -> Layout:
 def _evaluate_layout(
     plan: Plan, quantities: Iterable[str], like: Iterable[Layout] = (), exact: bool = True
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Return quantities of a plan, ``exact`` or in floats, and their evaluation, which shares the
-    graph of the nearest of the layouts ``like``.
+    """Evaluate quantities of a plan.
+
+    Args:
+        plan: a plan with its layout.
+        quantities: ids of the quantities.
+        like: layouts, of which the nearest shares its graph.
+        exact: whether to compute exactly, not in floats.
+
+    Returns:
+        The values by id, and the evaluation.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
@@ -539,7 +644,16 @@ def _evaluate_layout(
 
 
 def find_own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
-    """Return the plan's layout, with time predicted as for others; None if that is impossible."""
+    """Evaluate the plan's own layout, with time predicted as for other layouts.
+
+    Args:
+        plan: the plan; an assumed utilisation does not count.
+        quantities: ids of what is evaluated.
+        by: the minimised quantity.
+
+    Returns:
+        The layout; None if the plan without its assumed utilisation is invalid or lacks a quantity.
+    """
     try:
         made = variant(plan, {"time.mfu": None})
         values, evaluation = _evaluate_layout(made, quantities)
@@ -557,7 +671,11 @@ def find_own_layout(plan: Plan, quantities: Sequence[str], by: str) -> Layout | 
 
 
 def explain_absence(walk: Walk, by: str) -> None:
-    """Raise the reason why no layout has the quantity that ranks, or the headroom."""
+    """Explain why no layout has the quantity that ranks, or the headroom.
+
+    Raises:
+        PlanError: with the reason, if one is known.
+    """
     for name in (by, FITS):
         if name in walk.absent:
             raise PlanError(Fault(f"{name} cannot be computed: {walk.absent[name]}"))

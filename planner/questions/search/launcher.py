@@ -26,6 +26,7 @@ class Launcher:
     """
 
     def __init__(self, plan: Plan, name: str) -> None:
+        """Collect the rows of the framework's export table that read a key of a layout."""
         exports.check_model(plan, name)
         self.plan = plan
         self.rows: list[Row] = []  # those that read a key of a layout

@@ -49,7 +49,12 @@ NOT_KEPT = (*layout.CLEARED, SCHEDULE, *layout.OWN_CHOICE, "time.mfu")
 
 
 class Setting(NamedTuple):
-    """A layout: its changes of a plan, and what follows from them."""
+    """A layout as keys of a plan.
+
+    Attributes:
+        changes: what it sets, by dotted key; None for keys that go back to their defaults.
+        follows: keys whose values follow from these.
+    """
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
@@ -153,6 +158,12 @@ class Space:
         return build_draft(self.plan, {**self.start, **changes}, whole)
 
     def _find_degrees(self) -> tuple[tuple[Degrees, ...], dict[str, tuple[int, ...]]]:
+        """Find the combinations of degrees that make a valid plan, and the degrees of which only
+        some sizes were tried, with these.
+
+        Raises:
+            PlanError: no combination is valid; with the first faults.
+        """
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
 
         def accept(found: Iterable[Fault]) -> bool:
@@ -207,8 +218,20 @@ class Space:
     def _filter_sizes(
         self, key: str, sizes: tuple[int, ...], divided: Mapping[str, int]
     ) -> tuple[int, ...]:
-        """Filter the sizes of a degree that is coupled to another: sensibly 1 or the same size, as
-        an expert's matrices are divided like all others, or not at all."""
+        """Filter the sizes of a degree that is coupled to another one.
+
+        An expert's matrices are sensibly divided like all others, or not at all: such a degree is 1
+        or equals the other.
+
+        Args:
+            key: the degree.
+            sizes: its possible sizes.
+            divided: the outer degrees by key.
+
+        Returns:
+            All sizes where nothing couples the degree or its values were given; with ``full``,
+                those up to the other degree.
+        """
         like = ROW[key].like
         if not like or key in self.options:
             return sizes
@@ -220,6 +243,7 @@ class Space:
         sequence."""
 
         def find_faults() -> list[Fault]:
+            """Check the degree alone, and the sequence that context parallelism divides."""
             draft = self._draft({key: value}, False)
             assert self.plan.model is not None
             pipeline.check_context(draft, self.plan.model)
@@ -254,8 +278,16 @@ class Space:
                     yield run, size
 
     def _can_run(self, stages: int, run: Run, micro_batches: int) -> bool:
-        """Decide by the plan's own checks whether there are layers for so many chunks, and a
-        schedule can run so many micro-batches; only the second check depends on their number."""
+        """Decide by the plan's own checks whether a pipeline can run.
+
+        There must be layers for so many chunks, and a schedule that can run so many micro-batches;
+        only the second check depends on their number.
+
+        Args:
+            stages: number of pipeline stages.
+            run: virtual stages, schedule and cut.
+            micro_batches: micro-batches of a step.
+        """
         model = self.plan.model
         assert model is not None
 
@@ -301,7 +333,13 @@ class Space:
         return self._once(("replicas", shards, tensor, *inner), valid)
 
     def _yield_valid(self, degrees: Degrees, key: str, values: Iterable[T]) -> Iterator[T]:
-        """Yield the values of a key that are valid with some (already checked) degrees."""
+        """Yield the values of a key that are valid with some degrees.
+
+        Args:
+            degrees: degrees that were checked already.
+            key: a key of the layout.
+            values: its possible values; the neutral one needs no check.
+        """
         for value in values:
             if value == ROW[key].neutral or not self._draft({**degrees.changes, key: value}).faults:
                 yield value
@@ -309,6 +347,8 @@ class Space:
     # -- the rows -----------------------------------------------------------------------------
 
     def _combine_degrees(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
+        """Combine each set of degrees with sequence parallelism, replicas and pipelines; return
+        these, and the pipelines that they refer to by index."""
         runs: dict[Run, int] = {}
         batches: dict[tuple[int, int], Array] = {}
         crossed: list[Crossed] = []
@@ -420,10 +460,14 @@ class Space:
 
 @dataclass(frozen=True, eq=False)
 class SpaceRows(Rows):
-    """Rows of a space, with evaluated quantities, if any."""
+    """Rows of a space, with evaluated quantities, if any.
+
+    Attributes:
+        space: the space that the indices refer to.
+        values: quantities by id, as (zero, recompute, rows); NaN where one is absent.
+    """
 
     space: Space
-    #: Quantities as (zero, recompute, rows); NaN where one is absent.
     values: Mapping[str, Array] = field(default_factory=dict, kw_only=True)
 
     def take(self, places: Array | slice, values: Mapping[str, Array] | None = None) -> SpaceRows:

@@ -24,11 +24,17 @@ KEPT, AGAIN = "memory.activations.part", "memory.activations.again"
 
 
 def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str]:
-    """Return the modes to skip, each with an equivalent mode: the same step, and no more memory.
-    Ties go to the plan's own mode, then to the first.
+    """Find the recomputation modes that a search can skip. An equivalent mode makes the same step
+    and needs no more memory.
 
     Args:
+        space: the layouts that are searched.
         quantities: what the search evaluates besides the time of a step.
+
+    Returns:
+        The modes to skip, each with its equivalent; of two equivalent modes the plan's own stays,
+            else the first. Empty where activations are offloaded, or for quantities of the plan's
+            own.
     """
     kernels = {(d.implementation, d.loss): d for d in space.degrees}
     plans = [space.build_plan(degrees) for degrees in kernels.values()]
@@ -41,6 +47,7 @@ def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str
 
     @cache
     def evaluate(mode: str, number: int) -> Evaluation:
+        """Evaluate one of the plans under a mode; all modes share the graph of the first."""
         like = evaluate(modes[0], number) if mode != modes[0] else None
         return Evaluation(instance.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
 
@@ -75,7 +82,13 @@ def find_affected(quantities: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _has_same_value(identifier: str, one: Evaluation, other: Evaluation) -> bool:
-    """Decide whether a quantity is the same under two modes: by the same formula, or in value."""
+    """Decide whether a quantity is the same under two modes: by the same formula, or in value.
+
+    Args:
+        identifier: id of the quantity, compared at all its points.
+        one: the evaluation under one mode.
+        other: the evaluation of the same plan under the other mode.
+    """
     quantity = BOOK.quantities[identifier]
     for point, at in zip(_points(identifier, one), _points(identifier, other), strict=True):
         formula = quantity.choose_formula(partial(one.read_setting, point=point))

@@ -110,8 +110,16 @@ def label_layouts(found: SearchResult, front: bool = False) -> list[tuple[str, L
 def build_ranking(
     found: SearchResult, front: bool = False
 ) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Make the heading, a row for each labelled layout, and each row's main loss against the
-    best."""
+    """Build the table of the labelled layouts.
+
+    Args:
+        found: the result of a search.
+        front: whether to list the Pareto front instead of the best.
+
+    Returns:
+        The heading with a row for each layout, and the main loss of each row against the best; both
+            have an entry for the heading.
+    """
     listed = found.front if front else found.best
     named = label_layouts(found, front)
     said = [column for column in choose_columns(found) if _is_shown(found, listed, column[1])]
@@ -183,7 +191,17 @@ def simulation(found: SearchResult) -> str:
 
 def describe_loss(layout: Layout, best: Layout, by: str) -> str:
     """Describe the largest loss of a layout against a better one, and a gain that offsets much of
-    it; empty if it loses nothing."""
+    it.
+
+    Args:
+        layout: the layout to describe.
+        best: the better layout.
+        by: the minimised quantity, whose parts are compared.
+
+    Returns:
+        Both changes with the titles of their parts; empty if the layout loses nothing or was not
+            evaluated exactly.
+    """
     most, least = _find_differences(layout, best, by)
     unit = BOOK.quantities[by].unit if by in BOOK.quantities else ""
     said = f"+{numbers.text(most[1], unit)} {name_part(most[0])}" if most else ""
@@ -193,8 +211,17 @@ def describe_loss(layout: Layout, best: Layout, by: str) -> str:
 def _find_differences(
     layout: Layout, best: Layout, by: str
 ) -> tuple[Difference | None, Difference | None]:
-    """Return the part that grew most against a better layout and the part that shrank most; None
-    where the change is negligible."""
+    """Compare the parts of the minimised quantity of two layouts.
+
+    Args:
+        layout: the layout to describe.
+        best: a better layout.
+        by: the minimised quantity.
+
+    Returns:
+        The part that grew most and the part that shrank most, each with its change; None where the
+            change is negligible.
+    """
     if not layout.parts or layout is best:
         return None, None
     names = dict.fromkeys((*layout.parts, *best.parts))
@@ -243,8 +270,13 @@ def compare_choices(found: SearchResult, reasons: bool = True) -> list[tuple[str
 
 
 def _explain_loss(layout: Layout, found: SearchResult, known: dict[str, Layout]) -> str:
-    """Return, in brackets, the largest loss of a layout against the best; the evaluated layout is
-    added to ``known``."""
+    """Return, in brackets, the parts in which a layout loses most against the best and gains most.
+
+    Args:
+        layout: the layout to explain.
+        found: the result of the search.
+        known: evaluated layouts by their changes; the layout is added.
+    """
     if repr(layout.changes) not in known:
         by = found.by  # floats suffice: only the name of the largest part is printed
         known[repr(layout.changes)] = layout.evaluate(
@@ -272,8 +304,14 @@ def name_layout(layout: Layout | Plan, kernels: bool = True) -> str:
 
 
 def _is_shown(found: SearchResult, listed: Sequence[Layout], key: str) -> bool:
-    """Decide whether a column is shown: layouts differ in it, or all share a value worth stating;
-    kernels are shown only if they differ."""
+    """Decide whether a column is shown: layouts differ in it, or all share a value worth stating.
+    Kernels are shown only if they differ.
+
+    Args:
+        found: the result of a search, whose plan's own layout counts too.
+        listed: the layouts of the table.
+        key: the key of the column.
+    """
     layouts = (*listed, *([found.own] if found.own else []))
     values = [layout.get(key) for layout in layouts]
     if len(set(map(format_choice, values))) > 1 or key not in ROW:

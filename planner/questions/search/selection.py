@@ -40,16 +40,29 @@ def _widen_value(value: float) -> float:
 
 
 class Best:
-    """The layouts with the smallest score; ties go to less memory, then to the first. Two
-    ``distinct`` ones differ in either: else they are the same step under other names."""
+    """The layouts with the smallest score; ties go to less memory, then to the first. Layouts that
+    agree in both are the same step under other names."""
 
     def __init__(self, count: int = 1, distinct: bool = False) -> None:
+        """Begin without layouts.
+
+        Args:
+            count: how many to keep.
+            distinct: whether any two must differ in score or in memory.
+        """
         self.count, self.distinct = count, distinct
         self._items: list[Item] = []
         self._keys = np.empty((2, 0))  # score and memory of each, rounded for comparison
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
-        """Add layouts of a chunk by their indices in it; arrays are (layouts,)."""
+        """Add layouts of a chunk.
+
+        Args:
+            score: the score of each, the smaller the better, (layouts,).
+            memory: memory in use in bytes, (layouts,).
+            settings: returns a layout by its index in the chunk.
+            places: indices of the layouts in the chunk, (layouts,).
+        """
         near = np.flatnonzero(self._find_candidates(score, memory))
         if not len(near):
             return
@@ -82,6 +95,7 @@ class Best:
 
     @property
     def first(self) -> Item | None:
+        """The best layout; None if there is none."""
         return self._items[0] if self._items else None
 
     def list_items(self) -> list[Item]:
@@ -133,6 +147,8 @@ class ByChoice:
             found.setdefault(key, []).append((value, best.first))
 
         def rank(row: tuple[Any, Item | None]) -> tuple[Any, ...]:
+            """Return a sort key: values with a layout by its score and memory, before those
+            without."""
             value, item = row
             last = (value is not None, value)
             return item is None, *(round_numbers(np.array(item[:2])).tolist() if item else last)
@@ -144,12 +160,16 @@ class Front(Best):
     """The Pareto front of score and memory, without a limit of its size, smallest score first."""
 
     def _find_candidates(self, score: Array, memory: Array) -> Array:
+        """Return which layouts have less memory than every kept one whose score is as small, all
+        (layouts,)."""
         scores, least = self._keys
         behind = np.searchsorted(scores, score, side="right")
         found: Array = memory < np.concatenate(([np.inf], least))[behind]
         return found
 
     def _select_kept(self, keys: Array) -> Array:
+        """Return the indices of sorted candidates with less memory than all before them, from
+        rounded numbers (2, layouts)."""
         lowest = np.minimum.accumulate(keys[1])
         return np.flatnonzero(np.concatenate(([True], lowest[1:] < lowest[:-1])))
 
@@ -168,8 +188,15 @@ class Plain:
         settings: Settings,
         places: Array,
     ) -> None:
-        """Add layouts of a chunk by their indices in it; ``score`` and ``places`` are (layouts,),
-        and ``plainness`` maps indices to simplicity scores."""
+        """Add layouts of a chunk.
+
+        Args:
+            score: the score of each, the smaller the better, (layouts,).
+            plainness: maps indices in the chunk to simplicity scores, both (layouts,); least is
+                simplest.
+            settings: returns a layout by its index in the chunk.
+            places: indices of the layouts in the chunk, (layouts,).
+        """
         if not len(score):
             return
         self._least = min(self._least, float(score.min()))
@@ -184,6 +211,7 @@ class Plain:
 
     @property
     def first(self) -> Item | None:
+        """The simplest layout of those near enough to the best; None if there is none."""
         within = [item for item in self._front.list_items() if item[0] <= self.most]
         return within[-1] if within else None
 
@@ -192,13 +220,26 @@ class Sample:
     """Points spread over memory and score: every n-th layout, then one for each cell of a grid."""
 
     def __init__(self, count: int, size: int) -> None:
+        """Begin without points.
+
+        Args:
+            count: about how many points are requested; 0 for none.
+            size: the number of layouts that follow.
+        """
         self.count = count
         self._stride = max(1, size // (COLLECTED * count) if count else size)
         self._seen = 0
         self._parts: list[Array] = []
 
     def add(self, score: Array, memory: Array, there: Array, fits: Array) -> None:
-        """Add those of the next layouts that are ``there``; arrays are (layouts,)."""
+        """Add some of the next layouts to the sample.
+
+        Args:
+            score: the minimised quantity, (layouts,).
+            memory: memory in use in bytes, (layouts,).
+            there: which layouts are valid and have values, (layouts,).
+            fits: which layouts fit, (layouts,).
+        """
         places = np.flatnonzero(there)
         chosen = places[-self._seen % self._stride :: self._stride]
         self._seen += len(places)

@@ -168,6 +168,7 @@ def list_bounds(answer: Answer) -> list[tuple[str, str, dict[str, str]]]:
 
 
 def _write_headline(answer: Answer, between: Ends | None) -> str:
+    """Describe the answer in one clause: the value, the goal or direction, and the limits."""
     # The lines below explain the limit by bytes alone.
     by_bytes = answer.question != "vary" and answer.domain.key == "model.parameters"
     named = answer.limits[by_bytes:]
@@ -195,7 +196,13 @@ def _write_headline(answer: Answer, between: Ends | None) -> str:
 
 def _format_result(answer: Answer, holds: Probe, between: Ends | None) -> str:
     """Format the value of the headline. One that depends on a predicted time is rounded and
-    followed by its interval."""
+    followed by its interval.
+
+    Args:
+        answer: the answer, whose domain has the unit.
+        holds: the feasible value.
+        between: the answers at both ends of the interval; None without an interval.
+    """
     if between is None:
         return value_text(answer, holds, short=True)
     domain = answer.domain
@@ -210,17 +217,32 @@ def _format_result(answer: Answer, holds: Probe, between: Ends | None) -> str:
 
 
 def _append_interval(value: Number, unit: str, ends: Iterable[str]) -> str:
-    """Format a value to two digits, followed by the ends of its interval."""
+    """Format a value to two digits, followed by its interval.
+
+    Args:
+        value: the value, in ``unit``.
+        unit: left out for a pure number.
+        ends: the ends of the interval as texts.
+    """
     return f"~{_rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
 
 def _rough(value: Any) -> str:
+    """Format a value to two significant digits, without a unit."""
     return numbers.text(value, "tokens", digits=ROUGH).partition(" ")[0]
 
 
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
-    """Format a value of the unknown; a model by its size and shape. ``short`` rounds sizes and
-    counts to three digits."""
+    """Format a value of the unknown.
+
+    Args:
+        answer: the answer that the value belongs to.
+        probe: the value with its plan.
+        short: whether to round sizes and counts to three digits.
+
+    Returns:
+        A model by its size and shape, devices with their name, any other value with its unit.
+    """
     unit = answer.domain.unit
     if answer.question == "cheapest":
         name = probe.plan.get("cluster.accelerator.name") or "devices"
@@ -292,6 +314,8 @@ def _explain_end(answer: Answer) -> list[str]:
 
 
 def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
+    """Describe how a neighbour of the best value compares: the limit that it misses, or by how much
+    its goal is worse."""
     where = "One step less" if probe.index < best.index else "One step more"
     if probe.broken:
         limit = min(probe.broken, key=probe.share)
@@ -383,6 +407,8 @@ def data_of(answer: Answer) -> dict[str, Any]:
 
 
 def _dump_probe(answer: Answer, probe: Probe) -> dict[str, Any]:
+    """Return a value as plain data: the keys that it sets, its quantities, and its slack for each
+    limit."""
     data = {"value": probe.number, "set": answer.domain.changes(probe.value)}
     if "layouts" in answer.extra:
         data["layout"] = {
@@ -398,6 +424,7 @@ def _dump_probe(answer: Answer, probe: Probe) -> dict[str, Any]:
 
 
 def _dump_offer(row: OfferResult) -> dict[str, Any]:
+    """Return the result of one kind of device as plain data."""
     return {
         "accelerator": row.offer.accelerator,
         "price": row.offer.price,

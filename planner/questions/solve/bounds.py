@@ -48,7 +48,17 @@ def bound_of(plan: Plan, key: str) -> tuple[int, str]:
 
 
 def _compute_batch(plan: Plan, sequences: Any, exponent: Any, length: int) -> int:
-    """Compute the critical batch in sequences from a run's tokens; 0 without these or a length."""
+    """Compute the critical batch, by a power law of the run's tokens.
+
+    Args:
+        plan: its tokens and its sequence length are read.
+        sequences: the critical batch for one million tokens, in sequences of ``length``.
+        exponent: the exponent of the law.
+        length: tokens of such a sequence.
+
+    Returns:
+        The batch in sequences of the plan; 0 without tokens or a length.
+    """
     millions, own = (plan.get("training.tokens") or 0) / 10**6, plan.get("training.sequence_length")
     return int(float(sequences) * float(millions) ** float(exponent) * length / own) if own else 0
 

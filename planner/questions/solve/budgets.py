@@ -37,40 +37,69 @@ BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
 @dataclass(frozen=True)
 class LawChoice:
-    """The result of one law: parameters and tokens for the budget, and how the plan compares."""
+    """The result of one law: parameters and tokens for the budget, and how the plan compares.
 
-    law: Mapping[str, Any]  # as in presets/scaling
+    Attributes:
+        law: the law as in presets/scaling.
+        parameters: compute-optimal for the budget.
+        tokens: compute-optimal for the budget.
+        loss: the predicted loss for these; None for a law without a loss.
+        model_tokens: compute-optimal tokens for the plan's size.
+        ratio: the plan's tokens over these.
+        plan_loss: the predicted loss of the plan.
+        plan_lowest: the lowest loss for the plan's own compute.
+    """
+
+    law: Mapping[str, Any]
     parameters: Number
     tokens: Number
-    loss: Number | None  # for these; None for a law without a loss
-    model_tokens: Number | None  # compute-optimal for the plan's size
-    ratio: Number | None  # the plan's tokens over them
+    loss: Number | None
+    model_tokens: Number | None
+    ratio: Number | None
     plan_loss: Number | None
-    plan_lowest: Number | None  # the lowest loss for the plan's own compute
+    plan_lowest: Number | None
 
 
 @dataclass(frozen=True)
 class NearestModel:
-    """The model of the plan's family whose size is nearest to the size that a law chooses."""
+    """The model of the plan's family whose size is nearest to the size that a law chooses.
+
+    Attributes:
+        law: name of the law.
+        parameters: those that a token uses.
+        changes: the model, by dotted key of the plan.
+    """
 
     law: str
-    parameters: Number  # those that a token uses
-    changes: Mapping[str, Any]  # dotted keys of the plan
+    parameters: Number
+    changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
 class Spending(Shown):
-    """The answer: the budget in each unit that the plan has a rate for, and each law's choice."""
+    """The answer: the budget in each unit that the plan has a rate for, and each law's choice.
 
-    given: str | None  # None: the plan's own compute
+    Attributes:
+        given: the budget as it was given; None for the plan's own compute.
+        flops: the budget in FLOP.
+        seconds: the budget in seconds of training; None without a rate.
+        cost: the budget in USD; None without a rate or a price.
+        parameters: of the plan, those that a token uses.
+        tokens: of the plan; None where it states none.
+        choices: what each law chooses.
+        notes: caveats, a sentence each.
+        shape: the nearest model of the plan's family; None where it has no shape to scale.
+    """
+
+    given: str | None
     flops: Number
     seconds: Number | None
     cost: Number | None
-    parameters: Number  # of the plan, those that a token uses
+    parameters: Number
     tokens: Number | None
     choices: tuple[LawChoice, ...]
     notes: tuple[str, ...]
-    shape: NearestModel | None = None  # None: the plan's model has no shape to scale
+    shape: NearestModel | None = None
 
     def __repr__(self) -> str:
         return f"<Spending of {self.given or 'what the plan spends'}>"
@@ -147,7 +176,16 @@ def _yield_caveats(
     seconds: Fraction | None,
 ) -> Iterator[str]:
     """Yield caveats, and the 90 % interval of a budget that is converted to another unit at a
-    predicted rate."""
+    predicted rate.
+
+    Args:
+        base: the evaluation of the plan.
+        plan: the plan, whose model may have experts.
+        flops: the budget in FLOP.
+        unit: the unit of the given budget; None for the plan's own compute.
+        rate: tokens per second of the plan; None without one.
+        seconds: the budget in seconds; None without a rate.
+    """
     yield "the laws were fitted on dense models, each on the data and vocabulary of its source"
     if plan.model is not None and any(
         block.kind == "moe" for part in plan.model.parts for block in part.blocks
@@ -188,7 +226,13 @@ def _find_nearest(plan: Plan, choice: LawChoice) -> NearestModel | None:
 
 
 def _evaluate_law(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
-    """Return a quantity of the plan, or with ``entry`` of a law; None where it is absent."""
+    """Return a quantity of the plan or of a law; None where it is absent.
+
+    Args:
+        evaluation: the evaluation of the plan.
+        quantity: id of the quantity.
+        entry: the law; None for a quantity of the whole plan.
+    """
     with suppress(Absent):
         return evaluation.value(quantity, {"law": entry} if entry else None)
     return None
@@ -197,8 +241,21 @@ def _evaluate_law(evaluation: Evaluation, quantity: str, entry: Entry | None = N
 def _convert_budget(
     base: Evaluation, plan: Plan, active: Fraction, rate: Number | None, budget: str | None
 ) -> tuple[Number, str | None]:
-    """Convert a budget to FLOP; return these and the unit of the budget. Without a budget: the
-    plan's own compute and None."""
+    """Convert a budget to FLOP.
+
+    Args:
+        base: the evaluation of the plan.
+        plan: its price and devices convert money to time.
+        active: parameters that a token uses.
+        rate: tokens per second of the plan, which convert time to compute; None without one.
+        budget: as it was given; None for the plan's own compute.
+
+    Returns:
+        FLOP, and the unit of the given budget: FLOP, USD or s; None without a budget.
+
+    Raises:
+        PlanError: the budget is invalid, or the plan lacks the price or the rate to convert it.
+    """
     if budget is None:
         return base.get_values([SPENT])[SPENT], None
     value, unit = parse_budget(budget)
@@ -304,6 +361,7 @@ def _describe_own(answer: Spending) -> str:
 
 
 def _name_law(choice: LawChoice) -> str:
+    """Return the title of a law, with an asterisk if later work disagrees with it."""
     return str(choice.law["title"]) + ("" if choice.law["current"] else " *")
 
 
@@ -321,6 +379,7 @@ def _judge_plan(answer: Spending) -> str:
 
 
 def _short(value: Number | None) -> str:
+    """Format a number of parameters or tokens for a table, without a unit."""
     return numbers.text(value, "tokens", "table")
 
 

@@ -42,18 +42,26 @@ CLEARLY = Fraction(5, 4)
 
 @dataclass(frozen=True)
 class OfferResult:
-    """The result of one kind of device."""
+    """The result of one kind of device.
+
+    Attributes:
+        offer: the devices at their price.
+        answer: the count and layout; None where no count was searched, or none is valid.
+        reason: why there is no answer, or which limit no count meets.
+    """
 
     offer: Offer
     answer: Answer | None
-    reason: str = ""  # why there is no answer
+    reason: str = ""
 
     @property
     def holds(self) -> Probe | None:
+        """The feasible count of devices; None without one."""
         return None if self.answer is None else self.answer.holds
 
     @property
     def cost(self) -> Number | None:
+        """The cost of training on that count, in USD; None without one."""
         return None if self.holds is None else self.holds.values[GOAL.quantity]
 
 
@@ -61,6 +69,17 @@ def find_cheapest(
     plan: Plan, limits: tuple[Limit, ...], names: Sequence[str] | None, unbounded: bool = False
 ) -> Answer:
     """Find the cheapest devices, count and layout that meet the limits.
+
+    Args:
+        plan: its model and its tokens are trained; its devices are one choice if they have a price.
+        limits: what a plan must meet; the first is that it fits.
+        names: accelerators or clusters to choose from, with or without ``=PRICE``; None for all
+            built-in ones with a price.
+        unbounded: whether to lift the default bounds (``bounds.BOUNDS``).
+
+    Returns:
+        The answer for the cheapest devices, or for those that come nearest to the limits; ``extra``
+            has the result of every kind of device.
 
     Raises:
         PlanError: an accelerator is unknown or without a price; no kind of device is valid.
@@ -112,8 +131,15 @@ def _bound_cost(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
 def _solve_offer(
     base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number, space: Options
 ) -> OfferResult:
-    """Find the fewest devices of an offer that meet the limits, or more where that is cheaper;
-    ``least`` is the cost of the best other offer."""
+    """Find the fewest devices of an offer that meet the limits, or more where that is cheaper.
+
+    Args:
+        base: a valid plan on these devices.
+        offer: the devices at their price.
+        limits: what a plan must meet; the first is that it fits.
+        least: the cost of the best other offer in USD; infinite without one.
+        space: values that keys of a layout may have.
+    """
     layouts = FreeLayout(limits, (GOAL.quantity,), space=space)
     try:
         domain = domains.make_count_domain(base, offer.per_node)
@@ -133,9 +159,20 @@ def _solve_offer(
 
 
 def _explain_cost(base: Plan, domain: Domain, layouts: FreeLayout, least: Number) -> str | None:
-    """Explain why devices cannot cost less than ``least``: at the start of the domain they cost
-    clearly more and miss the deadline, and more of them cost more still. None where this is not
-    so."""
+    """Explain why devices cannot cost less than the best other offer.
+
+    At the start of the domain they cost clearly more and miss the deadline, and more of them cost
+    more still.
+
+    Args:
+        base: a valid plan on these devices.
+        domain: the counts of devices.
+        layouts: searches the fastest layout at the start of the domain.
+        least: the cost of the best other offer, in USD.
+
+    Returns:
+        The reason; None where this is not so.
+    """
     found = layouts.find_fastest(base, domain.changes(domain.value(domain.start)), within=False)
     if found is None:
         return None
@@ -151,8 +188,19 @@ def _explain_cost(base: Plan, domain: Domain, layouts: FreeLayout, least: Number
 def _compare_counts(
     base: Plan, domain: Domain, answer: Answer, space: Options
 ) -> tuple[Probe, tuple[Probe, ...]]:
-    """Find the cheapest count from the fewest devices upwards, with the counts on both sides. The
-    next count is searched for its best layout; larger ones are tried with known layouts."""
+    """Find the cheapest count from the fewest devices upwards.
+
+    The next count is searched for its best layout; larger ones are tried with known layouts.
+
+    Args:
+        base: a valid plan on these devices.
+        domain: the counts of devices.
+        answer: the fewest devices that meet the limits.
+        space: values that keys of a layout may have.
+
+    Returns:
+        The cheapest count, and the counts on both sides of it, all exact.
+    """
     assert answer.holds is not None
     layouts = FreeLayout(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)

@@ -42,21 +42,33 @@ def broken(values: Mapping[str, Any], limits: Iterable[Limit]) -> tuple[Limit, .
 
 @dataclass(frozen=True)
 class Probe:
-    """A valid value of the unknown with the quantities of its plan."""
+    """A valid value of the unknown with the quantities of its plan.
+
+    Attributes:
+        index: its index in the domain.
+        value: the value.
+        number: by which values are compared: for models, their size.
+        plan: the plan with this value.
+        values: quantities by id.
+        broken: the limits that it violates.
+        exact: whether the quantities are exact, not in floats.
+    """
 
     index: int
     value: Number
-    number: Number  # by which values are compared: for models, their size
+    number: Number
     plan: Plan
-    values: Mapping[str, Any]  # quantity -> value
+    values: Mapping[str, Any]
     broken: tuple[Limit, ...]
     exact: bool
 
     def slack(self, limit: Limit) -> Number:
+        """Return how far the value is inside a limit, in the limit's unit; negative outside."""
         inside: Number = limit.compute_slack(self.values[limit.quantity])
         return inside
 
     def share(self, limit: Limit) -> float:
+        """Return the slack as a share of the limit or of the value, whichever is larger."""
         return limit.compute_share(self.values[limit.quantity])
 
     def shortfall(self, limit: Limit) -> str:
@@ -65,13 +77,19 @@ class Probe:
 
 
 class Goal(NamedTuple):
-    """A quantity to maximise (+1) or minimise (-1)."""
+    """A quantity to maximise or to minimise.
+
+    Attributes:
+        quantity: id of the quantity.
+        sense: +1 to maximise, -1 to minimise.
+    """
 
     quantity: str
     sense: int
 
     @property
     def word(self) -> str:
+        """The word for the best value, in sentences."""
         return "largest" if self.sense == 1 else "smallest"
 
     def score_probe(self, probe: Probe) -> Number:
@@ -101,6 +119,7 @@ class AsItIs:
     Subclasses try several layouts."""
 
     def __init__(self, quantities: Iterable[str]) -> None:
+        """Reuse the graphs of earlier questions about the same quantities."""
         self.quantities = tuple(dict.fromkeys(quantities))
         self._graphs = _get_recent(self.quantities)
 
@@ -152,6 +171,15 @@ class Probes:
         also: Iterable[str] = (),
         evaluator: AsItIs | None = None,
     ) -> None:
+        """Begin without evaluated values.
+
+        Args:
+            plan: the plan in which the unknown varies.
+            domain: the values of the unknown.
+            limits: limits whose quantities are evaluated.
+            also: ids of further quantities to evaluate.
+            evaluator: evaluates a value; by default with the plan's own layout.
+        """
         self.plan, self.domain, self.limits = plan, domain, limits
         measure = [domain.measure] if domain.rows else []
         self.evaluator = evaluator or AsItIs([*(li.quantity for li in limits), *also, *measure])
@@ -177,6 +205,7 @@ class Probes:
         return probe
 
     def _evaluate(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
+        """Evaluate the best of the plans of one value, exactly or in floats."""
         meant, values = self.evaluator.evaluate_best(plans, exact)
         number = values[self.domain.measure] if self.domain.rows else value
         return Probe(index, value, number, meant, values, broken(values, self.limits), exact)
@@ -189,6 +218,7 @@ class Probes:
         return probe
 
     def find_first_valid(self, indices: Iterable[int]) -> Probe | None:
+        """Return the first valid value among some indices; None without one."""
         return next(filter(None, map(self.evaluate_index, indices)), None)
 
     def find_start(self) -> Probe:
@@ -213,7 +243,16 @@ class Probes:
         return self.find_first_valid(islice(row, MOST_SKIPS))
 
     def find_nearest(self, aim: int, low: int, high: int) -> Probe | None:
-        """Return the valid value nearest to an index, strictly between two others."""
+        """Find the valid value nearest to an index.
+
+        Args:
+            aim: the index.
+            low: one end, which is left out.
+            high: the other end, which is left out; it may be the lower one.
+
+        Returns:
+            The value; None if none is valid between the ends.
+        """
         low, high = sorted((low, high))
         near = (aim + sign * skip for skip in range(high - low) for sign in (1, -1))
         return self.find_first_valid(index for index in near if low < index < high)
@@ -234,6 +273,7 @@ class Probes:
 
     @property
     def known(self) -> list[Probe]:
+        """The valid values evaluated so far, by index."""
         return sorted((p for p in self.probes.values() if p), key=lambda p: p.index)
 
 
@@ -241,7 +281,17 @@ def narrow_bounds(
     search: Probes, inside: Probe, outside: Probe, limits: tuple[Limit, ...] = ()
 ) -> tuple[Probe, Probe]:
     """Narrow a feasible and an infeasible value down to neighbours among the valid values, in turns
-    by interpolation and by halves. ``limits`` are the question's by default."""
+    by interpolation and by halves.
+
+    Args:
+        search: evaluates the values between.
+        inside: a value that meets the limits.
+        outside: a value that violates at least one of them.
+        limits: those of the question by default.
+
+    Returns:
+        A feasible value and an infeasible one, without a valid value between them.
+    """
     limits = limits or search.limits
     for halve in cycle((False, True)):
         width = outside.index - inside.index

@@ -141,6 +141,7 @@ class Family:
         )
 
     def _describe_steps(self) -> str:
+        """Describe which widths and depths the family has, for people."""
         layers = f"layers in multiples of {self.unit}" if self.unit > 1 else "any number of layers"
         layers += f" less {self.ends}" if self.ends else ""
         shape = f"{layers} from hidden / {ASPECT[1]} to hidden / {ASPECT[0]}"
@@ -161,12 +162,15 @@ class Family:
 
 
 def build_family(plan: Plan, family: str | None = None, free: bool = False) -> tuple[Plan, Family]:
-    """Build a family of models; return a plan that has one of them, and the family.
+    """Build a family of models.
 
     Args:
         plan: its own model's shape is scaled unless ``family`` names another model.
         family: a name or path of a model document.
         free: whether the layout is free; otherwise it has to divide heads and layers.
+
+    Returns:
+        A valid plan with one of the models, and the family.
 
     Raises:
         PlanError: the model is given by its size only, there is no model of that name, or no size
@@ -195,6 +199,8 @@ def build_family(plan: Plan, family: str | None = None, free: bool = False) -> t
 
 
 def _make_family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
+    """Make the family of a model: of every width where heads and widths can be scaled, else of its
+    own width."""
     layout = plan.data["parallelism"]
     stages = None if free else layout.get("stages")
     unit = 1 if free else count_chunks(layout)

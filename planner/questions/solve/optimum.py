@@ -56,8 +56,17 @@ def find_optimum(search: Probes, goal: Goal) -> Answer:
 
 
 def _build_best(search: Probes, top: Probe, goal: Goal) -> dict[str, Any]:
-    """Return the fields of an answer for its best value: the neighbours, and notes on other peaks
-    and on values that are as good."""
+    """Build the fields of an answer for its best value.
+
+    Args:
+        search: the evaluated values.
+        top: the best of them, exact.
+        goal: what is maximised or minimised.
+
+    Returns:
+        The best value, its valid neighbours, and notes on other peaks and on values that are as
+            good.
+    """
     beside = [search.beyond(top.index + toward, toward) for toward in BOTH]
     known, notes = search.known, []
     if len({peak.index for peak in _find_peaks(known, goal)}) > 1:
@@ -102,7 +111,13 @@ def _find_peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
 
 
 def _refine_peak(search: Probes, peak: Probe, goal: Goal) -> Probe:
-    """Climb from a peak of the scan to a value that is better than the next valid ones."""
+    """Climb from a peak of the scan to a value that is better than the next valid ones.
+
+    Args:
+        search: evaluates values between the peak and its neighbours.
+        peak: the value to start from.
+        goal: what is maximised or minimised.
+    """
     while True:
         tried, between = [peak], False
         for toward in BOTH:

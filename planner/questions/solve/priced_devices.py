@@ -22,15 +22,25 @@ Price = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Offer:
-    """One kind of device at a price: the changes of a plan that select it, except the count."""
+    """One kind of device at a price.
 
-    accelerator: str  # its title
-    keys: Mapping[str, Any]  # changes by dotted key
-    price: Number  # USD for an hour of one device
+    Attributes:
+        accelerator: its title.
+        keys: changes of a plan that select it, except the count, by dotted key.
+        price: USD for an hour of one device.
+        per_node: devices of a node.
+        whose: whose price it is.
+        source: where the price is published; empty if nowhere.
+        assumed: whether the price is an assumption that no seller asks.
+    """
+
+    accelerator: str
+    keys: Mapping[str, Any]
+    price: Number
     per_node: int
-    whose: str  # whose price it is
+    whose: str
     source: str
-    assumed: bool = False  # no seller asks that price
+    assumed: bool = False
 
 
 def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
@@ -40,6 +50,9 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
         plan: without ``asked``, its own devices come first if they have a price.
         asked: names of accelerators or clusters, with or without ``=PRICE``; None for the cheapest
             built-in cluster of each accelerator, the lowest price first.
+
+    Returns:
+        The offers, in the order of ``asked`` where that is given.
 
     Raises:
         PlanError: an unknown name, an invalid price, or an accelerator without a price.
@@ -52,6 +65,7 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
 
 
 def _name_devices(plan: Plan) -> str:
+    """Return the title of the plan's own devices."""
     return str(plan.get("cluster.accelerator.name") or "the plan's devices")
 
 
@@ -65,7 +79,14 @@ def _make_own_offer(plan: Plan) -> Offer:
 
 
 def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price) -> Offer:
-    """Build an offer from a plan's changes and a price."""
+    """Build an offer.
+
+    Args:
+        name: the title of the accelerator.
+        changes: changes of a plan that select it, by dotted key.
+        nodes: devices of a node.
+        price: the price with its kind, provider, date and source, as far as known.
+    """
     amount, whose = price["price"], ASKED
     if "kind" in price:
         whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
@@ -90,6 +111,7 @@ def _find_cluster(name: str, price: Price | None) -> Offer | None:
 
 
 def _read_preset(kind: str, name: str) -> dict[str, Any]:
+    """Read a built-in document, completed by its schema."""
     path = resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml"
     return schema.validate(source.load(path, kind=kind), kind).data
 
@@ -125,8 +147,19 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
 
 
 def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
-    """Return an accelerator at the first of: ``price``; the plan's own, if it has this accelerator;
-    its provider's; that of a built-in cluster; the lowest known. None without any."""
+    """Find the price of an accelerator and make an offer of it.
+
+    The price is the first of: ``price``; the plan's own, if it has this accelerator; its
+    provider's; that of a built-in cluster; the lowest known.
+
+    Args:
+        plan: its own devices and provider are read.
+        name: name of a built-in accelerator.
+        price: the price that the question states; None for none.
+
+    Returns:
+        The offer; None without any price.
+    """
     data, nodes = _read_preset("accelerator", name), plan.get("cluster.devices_per_node")
     title = str(data.get("name") or name)
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):

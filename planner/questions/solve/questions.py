@@ -35,12 +35,20 @@ LAYOUTS = ("own", "auto")
 
 
 class Question(NamedTuple):
-    """The key that a question varies, and the direction."""
+    """What a named question varies.
 
-    key: str = ""  # none: the kind and the number of devices
-    direction: int | None = 1  # None: the direction in which a limit comes nearer
-    fits: bool = True  # whether a plan with its own layout has to fit
-    needs: tuple[str, ...] = ()  # the required limit: a deadline, or that or another limit
+    Attributes:
+        key: the dotted key of the unknown, or ``model``; empty for the kind and number of devices.
+        direction: +1 for the largest value, -1 for the smallest; None for the direction in which a
+            limit comes nearer.
+        fits: whether a plan with its own layout has to fit.
+        needs: the required limit: a deadline, or that or another limit.
+    """
+
+    key: str = ""
+    direction: int | None = 1
+    fits: bool = True
+    needs: tuple[str, ...] = ()
 
 
 MODEL = "model"  # its width and its depth
@@ -61,8 +69,16 @@ FAMILIES = tuple(name for name, asked in QUESTIONS.items() if asked.key == MODEL
 def prepare(
     plan: Plan, question: str | None = None, *, budget: str | None = None, **options: Any
 ) -> Callable[[], Answer | budgets.Spending]:
-    """Check the options of a question and return the call that answers it; compute-optimal takes a
-    ``budget``.
+    """Check the options of a question without answering it.
+
+    Args:
+        plan: the plan that the question starts from.
+        question: its name; None with ``vary``.
+        budget: of compute-optimal, which takes no other option.
+        options: further options, as of the command.
+
+    Returns:
+        The call that answers the question.
 
     Raises:
         PlanError: as answering would, as far as the options alone decide.
@@ -83,6 +99,14 @@ def prepare(
 def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
     """Answer a named question, or one that varies a key; options as of the command.
 
+    Args:
+        plan: the plan that the question starts from.
+        question: its name; None with ``vary``.
+        options: as of the command ``solve``, with underscores.
+
+    Returns:
+        The answer with its certificate.
+
     Raises:
         PlanError: no such question, key or quantity; options that do not go together; nothing to
             limit the unknown.
@@ -92,12 +116,25 @@ def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A question with its checked options."""
+    """A question with its checked options.
+
+    Attributes:
+        plan: the plan that the question starts from.
+        question: its name; None if it varies a key.
+        about: the key that it varies, and the direction.
+        limits: limits besides that a plan fits.
+        fits: the limit that a plan must satisfy in order to fit.
+        goal: what is maximised or minimised; None for the last value within limits.
+        family: the model whose shape is scaled; None for the plan's own.
+        accelerators: those that ``cheapest`` compares; None for all.
+        with_layout: ``auto``, ``own`` or None for the default.
+        unbounded: whether the default bounds are lifted.
+    """
 
     plan: Plan
     question: str | None
     about: Question
-    limits: tuple[Limit, ...]  # besides that it fits
+    limits: tuple[Limit, ...]
     fits: Limit
     goal: Goal | None
     family: str | None
@@ -240,7 +277,14 @@ def _make_inquiry(
 
 
 def _is_free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
-    """Decide whether the layout is free."""
+    """Decide whether the layout is free.
+
+    Args:
+        plan: the plan that the question starts from.
+        question: its name; None if it varies a key.
+        layout: the option ``with_layout``, which decides where it is given.
+        family: the model whose shape is scaled; None for the plan's own.
+    """
     if plan.model is None and question in FAMILIES and family is None:
         return False  # a size alone is limited by bytes, whatever the layout
     if layout is not None:
@@ -252,6 +296,11 @@ def _is_free(plan: Plan, question: str | None, layout: str | None, family: str |
 
 
 def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | None) -> Goal | None:
+    """Return what is to be maximised or minimised; None for neither.
+
+    Raises:
+        PlanError: both are given, no key varies, or the quantity is unknown or a name.
+    """
     if maximize is not None and minimize is not None:
         raise PlanError(Fault("--maximize and --minimize exclude each other", None, "one of them"))
     for option, quantity, sense in (("--maximize", maximize, 1), ("--minimize", minimize, -1)):
@@ -268,8 +317,19 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
 def _build_models(
     plan: Plan, family: str | None, free: bool, fits: Limit
 ) -> tuple[Plan, Domain, Limit, dict[str, Any]]:
-    """Build the domain of largest-model, and the sizes that bytes per parameter alone allow. A
-    model that is given by its size only has just the latter."""
+    """Build the domain of ``largest-model``.
+
+    Args:
+        plan: the plan that the question starts from.
+        family: the model whose shape is scaled; None for the plan's own.
+        free: whether the layout is free.
+        fits: the limit that a plan must satisfy in order to fit.
+
+    Returns:
+        A plan with one of the models, the domain, the limit that it fits, and extras of the answer:
+            the sizes that bytes per parameter alone allow. For a model that is given by its size
+            only, the limit is that size.
+    """
     extra: dict[str, Any] = {"closed": references.compute_by_bytes(plan)}
     if family is not None:
         extra["family"] = family

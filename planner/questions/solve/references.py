@@ -23,7 +23,14 @@ NAMED = re.compile(r"\d[bm](?![a-z0-9])")
 
 @dataclass(frozen=True)
 class Closed:
-    """One variant of the rule: in words, as an expression, and with its numbers."""
+    """One variant of the rule by bytes per parameter.
+
+    Attributes:
+        case: the variant in words.
+        formula: the rule as an expression.
+        substituted: the rule with its numbers.
+        value: the number of parameters.
+    """
 
     case: str
     formula: str
@@ -55,8 +62,16 @@ def compute_by_bytes(plan: Plan) -> tuple[Closed, ...]:
 
 
 def list_smaller(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
-    """List built-in models next below a size, the largest first, with their parameters: of the
-    plan's kind (dense or with experts), and with a size in their names."""
+    """List built-in models next below a size.
+
+    Args:
+        plan: its kind of model, dense or with experts, is listed.
+        size: the largest number of parameters.
+        most: the most models to list.
+
+    Returns:
+        Names and parameters, the largest first, of models with a size in their names.
+    """
     counted = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
     sparse = bool(plan.get("model.moe"))
     named = [

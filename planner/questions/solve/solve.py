@@ -40,22 +40,39 @@ STEPS = (2, 3, 5)
 
 @dataclass(frozen=True, repr=False)
 class Answer(Shown):
-    """The certificate: the last feasible value, the next valid, infeasible one, and why."""
+    """The certificate: the last feasible value, the next valid, infeasible one, and why.
+
+    Attributes:
+        domain: the values of the unknown.
+        direction: +1 for the largest value that holds, -1 for the smallest.
+        limits: the limits of the question.
+        question: its name; ``vary`` if it varies a key.
+        holds: the last feasible value, or the best one; None without a feasible value.
+        fails: the next valid value, which is infeasible; None where the domain ends with ``holds``.
+        miss: without a feasible value, the value that comes nearest.
+        goal: what is largest or smallest at ``holds``, if that was asked for.
+        beside: with a goal, the next valid values, worse or not within the limits.
+        unmet: without a feasible value, the limits that no value meets.
+        together: whether each of ``unmet`` can be met, but not both.
+        notes: further remarks, a sentence each.
+        tried: number of valid values that were evaluated.
+        beyond: in a domain with rows, the next value of each row that might have a larger one.
+        extra: what some questions add, such as offers and sizes by bytes alone.
+    """
 
     domain: Domain
-    direction: int  # +1: the largest value that holds, -1: the smallest
+    direction: int
     limits: tuple[Limit, ...]
     question: str = "vary"
     holds: Probe | None = None
-    fails: Probe | None = None  # None: the domain ends with ``holds``
-    miss: Probe | None = None  # without a solution: the value that comes nearest
-    goal: Goal | None = None  # what is largest or smallest at ``holds``, if asked for
-    beside: tuple[Probe, ...] = ()  # with a goal: the next valid values, worse or not within limits
-    unmet: tuple[Limit, ...] = ()  # without a solution: what no value meets
-    together: bool = False  # each of ``unmet`` can be met, but not both
+    fails: Probe | None = None
+    miss: Probe | None = None
+    goal: Goal | None = None
+    beside: tuple[Probe, ...] = ()
+    unmet: tuple[Limit, ...] = ()
+    together: bool = False
     notes: tuple[str, ...] = ()
     tried: int = 0
-    #: In a domain with rows: the next value of each row that might have a larger one.
     beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,8 +100,13 @@ class Answer(Shown):
 def solve_domain(search: Probes, direction: int | None = None) -> Answer:
     """Find the last value of a domain that meets every limit.
 
-    ``direction`` is +1 for the largest, -1 for the smallest, None for the direction in which a
-    limit comes nearer. In a domain with rows it is always the largest.
+    Args:
+        search: the limits, and the values of the domain.
+        direction: +1 for the largest value, -1 for the smallest, None for the direction in which a
+            limit comes nearer; always the largest in a domain with rows.
+
+    Returns:
+        The value and the next one, or the nearest miss.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
@@ -131,8 +153,17 @@ def refuse_unbounded(search: Probes, probe: Probe) -> PlanError:
 
 
 def yield_strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
-    """Yield valid values at 1.5, 2, 3, 5, 9, … times the start, or 2/3, 1/2, 1/3, 1/5, … of it: to
-    the end of the domain, or until limits are missed by more and more."""
+    """Yield valid values at growing distances from a start.
+
+    Args:
+        search: evaluates the values.
+        start: the value to start from.
+        toward: +1 for values at 1.5, 2, 3, 5, 9, … times the start, -1 for 2/3, 1/2, 1/3, 1/5, … of
+            it.
+
+    Yields:
+        Values to the end of the domain, or until limits are missed by more and more.
+    """
     here, further = start, 0
     for stride in range(MOST_STRIDES):
         if toward == 1:
@@ -162,8 +193,16 @@ def find_direction(search: Probes, start: Probe) -> int:
 
 
 def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
-    """Find a value that meets every limit, on both sides of the start or among those tried on the
-    way; None if there is none."""
+    """Find a value that meets every limit, on both sides of a start.
+
+    Args:
+        search: evaluates the values.
+        start: the value to start from.
+        direction: the opposite direction is tried first.
+
+    Returns:
+        The start if it is feasible, else another value; None if none of those tried is feasible.
+    """
     if not start.broken:
         return start
     for toward in (-direction, direction):
@@ -181,8 +220,17 @@ def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
 
 
 def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str, Any]:
-    """Return the fields of an answer: the last feasible value and the next one, both exact, and a
-    note if limits are met again beyond."""
+    """Find the last feasible value and the next one.
+
+    Args:
+        search: evaluates the values.
+        inside: a feasible value.
+        direction: +1 for the largest value, -1 for the smallest.
+        few: whether the whole domain was evaluated.
+
+    Returns:
+        The fields of an answer: both values, exact, and a note if limits are met again beyond.
+    """
     jumps = 0
     while True:
         inside, outside = _find_edge(search, inside, direction)
@@ -202,7 +250,19 @@ def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str,
 
 
 def _find_edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None]:
-    """Find the last value before limits are violated, and the next valid one, if there is one."""
+    """Find the last value before limits are violated.
+
+    Args:
+        search: evaluates the values.
+        inside: a feasible value.
+        direction: +1 for larger values, -1 for smaller ones.
+
+    Returns:
+        That value and the next valid one, both exact; None for the latter where the domain ends.
+
+    Raises:
+        PlanError: the limits are met at every value.
+    """
     for probe in yield_strides(search, inside, direction):
         if probe.broken:
             inside, outside = narrow_bounds(search, inside, probe)
@@ -214,7 +274,16 @@ def _find_edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Pr
 
 
 def _find_furthest(search: Probes, outside: Probe, direction: int) -> Probe | None:
-    """Return the furthest feasible value from one on, after trying some; None if none is known."""
+    """Find the furthest feasible value from an infeasible one on, after trying some values.
+
+    Args:
+        search: evaluates the values.
+        outside: the infeasible value.
+        direction: +1 for larger values, -1 for smaller ones.
+
+    Returns:
+        The value; None if none is known.
+    """
     for step in STEPS:
         search.beyond(outside.index + direction * step, direction)
     list(yield_strides(search, outside, direction))  # evaluates them
@@ -259,6 +328,7 @@ def _find_largest(search: Probes) -> tuple[Probe | None, list[Probe]]:
     best: Probe | None = None
 
     def fails(row: range) -> bool:
+        """Decide whether the first value of a row is infeasible, or none is valid."""
         first = search.find_end(row)
         return first is None or bool(first.broken)
 

@@ -73,6 +73,15 @@ class FreeLayout(AsItIs):
         searches: int = 0,
         space: Options | None = None,
     ) -> None:
+        """Begin without known layouts.
+
+        Args:
+            limits: what a plan must meet; the first is that it fits.
+            also: further quantities that a probe has.
+            by: the quantity by which layouts that meet the limits are compared.
+            searches: how often the whole space may be searched.
+            space: values that keys of a layout may have; the others are free.
+        """
         self.limits, self.by = tuple(limits), by
         self.searches = searches  # of the whole space that are left
         self.shown = (*(limit.quantity for limit in limits), *also)
@@ -85,6 +94,12 @@ class FreeLayout(AsItIs):
         self._at_best: Changes = {}  # no layout has a higher utilisation
 
     def build_variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
+        """Return the changed plan with each known layout; while searches are left, with a new
+        layout alone, if one is found.
+
+        Raises:
+            PlanError: no valid plan was found.
+        """
         found = []
         for layout in self.known:
             with suppress(PlanError):
@@ -102,6 +117,8 @@ class FreeLayout(AsItIs):
         return found
 
     def evaluate_best(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
+        """Return the plan with the best layout and its quantities; while ``hasty``, the first plan
+        that meets the limits."""
         found = []
         for plan in reversed(plans):  # the layout that was found last goes furthest
             found.append(super().evaluate_best((plan,), exact))
@@ -120,8 +137,16 @@ class FreeLayout(AsItIs):
         return False, worst, float(tightest.compute_slack(values[tightest.quantity]))
 
     def find_fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
-        """Find the best layout that meets the limits or, with ``within`` false, of all that fit,
-        and add it to the known ones."""
+        """Find the best layout at a value of the unknown, and add it to the known ones.
+
+        Args:
+            plan: a valid plan with that value.
+            changes: the changes that the value makes.
+            within: whether the layout must meet the limits; otherwise it only has to fit.
+
+        Returns:
+            The changes of the layout; None where there is none.
+        """
         return self.find_layout(plan, changes, lambda every: every.find_best(within))
 
     def extend_layouts(self, plan: Plan, changes: Changes) -> bool:
@@ -147,8 +172,18 @@ class FreeLayout(AsItIs):
     def find_layout(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
     ) -> Changes | None:
-        """Search a layout at a value of the unknown, of all or of those with some values of keys,
-        and add it to the known ones; None where there is none."""
+        """Search a layout at a value of the unknown, and add it to the known ones.
+
+        Args:
+            plan: a valid plan with that value.
+            changes: the changes that the value makes.
+            ask: picks a layout of a search.
+            options: values of keys to which the layouts are narrowed at first; None for all
+                layouts.
+
+        Returns:
+            The changes of the layout; None where there is none.
+        """
         try:
             found = self._get_search(plan, changes).run_question(ask, options)
             if found is None:
@@ -198,8 +233,20 @@ def solve_free(
     layouts: FreeLayout | None = None,
     space: Options | None = None,
 ) -> Answer:
-    """Solve for the last feasible value with a free layout; the first limit is that a plan fits.
-    ``layouts`` are known to begin with, ``space`` restricts the others."""
+    """Solve for the last feasible value with a free layout.
+
+    Args:
+        plan: the plan in which the unknown varies.
+        domain: the values of the unknown.
+        limits: what a plan must meet; the first is that it fits.
+        direction: +1 for the largest value, -1 for the smallest, None for the direction in which a
+            limit comes nearer.
+        layouts: layouts that are known to begin with; None for none.
+        space: without ``layouts``, the values that keys of a layout may have.
+
+    Returns:
+        The answer, with the best layout at its values and notes on what was not searched.
+    """
     also = (domain.measure,) if domain.rows else ()
     layouts = layouts or FreeLayout(limits, also, space=space)
     if not layouts.known and not layouts.scarce:
@@ -243,8 +290,17 @@ def solve_free(
 
 
 def _yield_beyond(search: Probes, layouts: FreeLayout, answer: Answer) -> Iterator[int]:
-    """Yield the values beyond an answer that a layout could reach in time, furthest first, if the
-    domain is small enough to list: limits may be met again at any of them."""
+    """Yield the values beyond an answer that a layout could reach in time, furthest first: limits
+    may be met again at any of them.
+
+    Args:
+        search: the values of the domain; nothing is yielded if it is too large to list.
+        layouts: decides by a lower bound of the time.
+        answer: the answer so far.
+
+    Yields:
+        Indices of the domain.
+    """
     domain, held = search.domain, answer.holds
     last = domain.first if domain.last is None else domain.last
     if domain.rows or domain.endless or last - domain.first > MOST_LISTED:
@@ -260,8 +316,16 @@ def _try_further(
     search: Probes, layouts: FreeLayout, direction: int, proven: list[int], edge: int
 ) -> bool:
     """Decide whether a layout is found that makes a value feasible, or a rounder one further on,
-    which more layouts divide. Where none is, the value is added to ``proven``, which decides all
-    further values of its row too."""
+    which more layouts divide.
+
+    Args:
+        search: the values of the domain.
+        layouts: the known layouts, which are extended.
+        direction: +1 for larger values, -1 for smaller ones.
+        proven: indices at which no layout meets the limits; each also decides all further values of
+            its row. The value is added where nothing is found.
+        edge: index of the value.
+    """
     domain = search.domain
     rounder = _list_rounder(edge, direction) if domain.key in DIVIDED else []
     if domain.key == LENGTH:  # a multiple of a power of two; context ranks may be three or five
@@ -284,7 +348,13 @@ def _try_further(
 
 def _evaluate_best(search: Probes, layouts: FreeLayout, probe: Probe) -> Probe:
     """Evaluate a value with the simplest of the nearly best layouts if that meets the limits, else
-    with the best known one."""
+    with the best known one.
+
+    Args:
+        search: the values of the domain.
+        layouts: the known layouts.
+        probe: the feasible value.
+    """
     changes = search.domain.changes(probe.value)
     plain = layouts.find_layout(probe.plan, changes, BoundedSearch.find_simplest)
     known = layouts.build_variants(search.plan, changes)
@@ -297,7 +367,13 @@ def _evaluate_best(search: Probes, layouts: FreeLayout, probe: Probe) -> Probe:
 
 def _evaluate_nearest(search: Probes, layouts: FreeLayout, probe: Probe) -> Probe:
     """Evaluate an infeasible value with the layout that comes nearest: of those known, and the best
-    that fits or, if none fits, the one that exceeds memory least."""
+    that fits or, if none fits, the one that exceeds memory least.
+
+    Args:
+        search: the values of the domain.
+        layouts: the known layouts, which are extended.
+        probe: the infeasible value.
+    """
     plan, changes = probe.plan, search.domain.changes(probe.value)
     fits = layouts.extend_layouts if layouts.few else partial(layouts.find_fastest, within=False)
     if not fits(plan, changes):
@@ -316,8 +392,19 @@ def _list_rounder(index: int, direction: int) -> list[int]:
 def find_free_optimum(
     plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal, space: Options
 ) -> Answer:
-    """Find the best value with a free layout; the first limit is that a plan fits. The layout
-    minimises the goal; for a goal to maximise it is the fastest."""
+    """Find the best value with a free layout. The layout minimises the goal; for a goal to maximise
+    it is the fastest.
+
+    Args:
+        plan: the plan in which the unknown varies.
+        domain: the values of the unknown.
+        limits: what a plan must meet; the first is that it fits.
+        goal: what is maximised or minimised.
+        space: values that keys of a layout may have.
+
+    Returns:
+        The best value with its neighbours.
+    """
     by = goal.quantity if goal.sense == -1 else BY
     layouts = FreeLayout(limits, (goal.quantity,), by, MOST_SEARCHES, space)
     search = Probes(plan, domain, limits, evaluator=layouts)
@@ -329,8 +416,16 @@ def find_free_optimum(
 
 
 def build_options(plan: Plan, devices: Plan, unbounded: bool = False) -> Options:
-    """Return the values that keys of a free layout may have: those within the bounds for some
-    devices, and over them those that ``parallelism: auto`` of the plan states."""
+    """Build the values that keys of a free layout may have.
+
+    Args:
+        plan: what its ``parallelism: auto`` states replaces the bounds.
+        devices: a plan on the devices that the bounds are for.
+        unbounded: whether to lift the bounds.
+
+    Returns:
+        The values by dotted key; other keys are free.
+    """
     kept = plan.searched or {}
     within = {} if unbounded else bound_degrees(devices)
     fixed = {key: (value,) for key, value in kept.get("fixed", {}).items()}
@@ -339,6 +434,8 @@ def build_options(plan: Plan, devices: Plan, unbounded: bool = False) -> Options
 
 
 def _add_notes(answer: Answer, plan: Plan, layouts: FreeLayout) -> Answer:
+    """Add to an answer what was not searched, the bounds that restrict its layouts, and the number
+    of known layouts."""
     notes = answer.notes
     if layouts.narrowed:
         notes = (*notes, describe_skipped(layouts.narrowed, layouts.scarce and not layouts.few))

@@ -35,15 +35,26 @@ MOST_VALUES = 10**6
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of an axis: its label in tables, and the keys of the plan that it changes."""
+    """One value of an axis.
 
-    label: Any  # text, or an exact number in the unit of the key; as written, text or none
+    Attributes:
+        label: in tables: text, or an exact number in the unit of the key; of an axis as written,
+            text or None.
+        changes: the keys of the plan that it changes, with their values.
+    """
+
+    label: Any
     changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class StudyAxis:
-    """A key of the plan, or several that change together, with its values in order."""
+    """A key of the plan, or several that change together.
+
+    Attributes:
+        name: the key, or the name of the axis.
+        choices: its values in order.
+    """
 
     name: str
     choices: tuple[Choice, ...]
@@ -81,8 +92,13 @@ def find_key_schema(key: str, place: Place | None) -> Mapping[str, Any]:
 def check_axis_keys(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
     """Check that the keys of a mapping are among the allowed ones.
 
+    Args:
+        where: the mapping, as faults name it.
+        given: the mapping.
+        allowed: the allowed keys.
+
     Raises:
-        PlanError: one is not.
+        PlanError: one is not; at its place, with the nearest allowed key.
     """
     for name, child in given.items():
         if name not in allowed:
@@ -98,6 +114,14 @@ def is_numeric(said: Mapping[str, Any]) -> bool:
 
 def read_axis_number(key: str, node: Node, unit: str) -> Exact:
     """Read a number in a unit.
+
+    Args:
+        key: of the axis, for faults.
+        node: the number as written, with or without a unit.
+        unit: the unit of the result.
+
+    Returns:
+        The exact number.
 
     Raises:
         PlanError: it is no number, or has another unit.
@@ -116,7 +140,13 @@ def expand_range(key: str, node: Node, said: Mapping[str, Any], most: int) -> li
     """List the values of a range, in the unit of the key and increasing.
 
     Args:
+        key: the key of the axis.
+        node: the range as written.
+        said: the schema of the key, which has its unit, and whether values are whole.
         most: the most values that are allowed.
+
+    Returns:
+        The distinct values; of a key with whole numbers they are rounded.
 
     Raises:
         PlanError: the range is invalid, or has more values.
@@ -143,6 +173,17 @@ class _Range:
     """A range ``{from, to}`` with one of ``step``, ``steps`` (and ``scale``) and ``factor``."""
 
     def __init__(self, key: str, node: Node, said: Mapping[str, Any]) -> None:
+        """Read the ends of a range.
+
+        Args:
+            key: the key of the axis.
+            node: the range as written, a mapping.
+            said: the schema of the key.
+
+        Raises:
+            PlanError: the key takes no numbers, an end is missing, or the range starts above its
+                end.
+        """
         assert isinstance(node.value, dict)
         self.key, self.node, self.given = key, node, node.value
         if not is_numeric(said):
@@ -157,14 +198,23 @@ class _Range:
             raise self.make_fault(" starts above its end", "from at most to", "from")
 
     def make_fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
+        """Make the fault of the range at one of its keys, or at the range itself."""
         place = self.given[at].place if at in self.given else self.node.place
         return PlanError(Fault(f"axes.{self.key}{what}", place, allowed))
 
     def read_number(self, name: str, unit: str) -> Exact:
+        """Read the number of one of the range's keys, in a unit."""
         return read_axis_number(f"{self.key}.{name}", self.given[name], unit)
 
     def build_values(self) -> Values:
-        """Return the values by the key that the range gives: step, steps or factor."""
+        """Build the values by the key that the range gives: step, steps or factor.
+
+        Returns:
+            Their number, and the function from an index to its value.
+
+        Raises:
+            PlanError: none or several of these are given, or one is invalid.
+        """
         ways = [name for name in ("step", "steps", "factor") if name in self.given]
         if len(ways) != 1:
             said_so = " and ".join(ways) if ways else "neither step, steps nor factor"
@@ -194,6 +244,7 @@ class _Range:
             raise self.make_fault(what, "a factor above 1, from above 0", "factor")
 
         def power(index: int) -> Exact:
+            """Return the value at an index."""
             if isinstance(factor, int) and isinstance(self.low, int):
                 return units.to_whole(self.low * factor**index)
             with localcontext(CONTEXT):
@@ -208,6 +259,8 @@ class _Range:
         return count + (power(count) <= self.high), power
 
     def _build_by_steps(self, log: bool) -> Values:
+        """Return as many values as ``steps`` says, evenly spaced or, with ``log``, in equal ratios;
+        both ends are exact."""
         count = self.read_number("steps", "1")
         least = 1 if self.low == self.high else 2
         if not isinstance(count, int) or count < least:
@@ -221,6 +274,7 @@ class _Range:
         ends = {0: self.low, count - 1: self.high}
 
         def power(index: int) -> Exact:
+            """Return the inner value at an index, rounded to the digits of a logarithmic range."""
             ratio = float(Fraction(self.high) / self.low) ** (index / (count - 1))
             return units.parse_number(f"{float(self.low) * ratio:.{DIGITS}g}")
 
@@ -228,6 +282,7 @@ class _Range:
 
 
 def _to_decimal(value: Exact) -> Decimal:
+    """Convert an exact number to a decimal, in the precision of the present context."""
     return Decimal(Fraction(value).numerator) / Fraction(value).denominator
 
 
@@ -247,6 +302,7 @@ def label(node: Node, index: int) -> str:
 
 
 def _yield_settings(entries: Mapping[str, Node], before: str) -> Iterator[str]:
+    """Yield the values of a mapping as ``key=value``, with dotted keys."""
     for key, node in entries.items():
         if isinstance(node.value, dict):
             yield from _yield_settings(node.value, f"{before}{key}.")

@@ -30,6 +30,7 @@ class KeyColumn:
     """The distinct values of a key, and the index of each row's value, (rows,)."""
 
     def __init__(self, of_row: Array) -> None:
+        """Begin with the index of each row's value, (rows,), and no values yet."""
         self.values: list[Any] = []
         self.of_row = of_row
         self._known: dict[Any, int] = {}
@@ -62,6 +63,7 @@ class Drafts:
     """
 
     def __init__(self, draft: Draft, model: Model | None, size: int) -> None:
+        """Begin with drafts that agree in every key."""
         self.document, self.model, self.size = draft.document, model, size
         #: The keys that are the same for all rows, and the columns of the others.
         self.shared: dict[str, Any] = {}
@@ -146,6 +148,13 @@ class _Watched(MutableMapping[str, Any]):
     """A mapping that records which of its keys are read; values are copied when they are."""
 
     def __init__(self, before: str, source: dict[str, Any], seen: set[str]) -> None:
+        """Begin without reads.
+
+        Args:
+            before: the dotted section of its keys, with the last dot.
+            source: the values.
+            seen: collects the dotted keys that are read.
+        """
         self._before, self.source, self._seen = before, source, seen
         self._own: dict[str, Any] = {}
 

@@ -44,6 +44,7 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
     varied = collect_keys(study.axes)
 
     def is_given(key: str) -> bool:
+        """Decide whether some plan of the study sets a key, or an axis a section around it."""
         around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
         bases = (lookup(base.data, key) for base in study.bases)
         return bool(varied & around) or any(value is not None for value in bases)
@@ -52,6 +53,7 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
     plain = {key for key in PLAIN - checked if SYMBOLS[key] not in decides}
 
     def difference(axes: Sequence[StudyAxis]) -> str:
+        """Return what differs along one dimension, by the keys and values of its axes."""
         changed = collect_keys(axes)
         values = (choice.changes.get(k) for a in axes for choice in a.choices for k in a.keys)
         if not changed:  # which of several plans
@@ -82,4 +84,6 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
 
 
 def _is_layout_key(key: str) -> bool:
+    """Decide whether a key is the layout as a whole, one of its keys, or another key that belongs
+    to layouts."""
     return key == LAYOUT or key.startswith(f"{LAYOUT}.") or key in KEYS

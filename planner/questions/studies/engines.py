@@ -80,6 +80,17 @@ def _on_executor(
     job: Job,
     numbers: Sequence[int],
 ) -> Pieces:
+    """Evaluate pieces on an executor.
+
+    Args:
+        opened: opens the executor at an address.
+        address: of a cluster; for an executor that is open already, a name for faults.
+        job: the study.
+        numbers: the pieces.
+
+    Raises:
+        PlanError: the cluster's package is not installed, it does not answer, or a worker fails.
+    """
     engine, cluster, _ = address.partition("://")
     place = Place(f"--on {address}" if cluster else address)
     with contextlib.ExitStack() as stack:
@@ -104,6 +115,8 @@ def _on_executor(
 
 
 def _yield_in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
+    """Yield pieces in the order of their numbers, with at most ``WINDOW`` for each worker under
+    way."""
     under_way: deque[Future[StudyPiece]] = deque()
     try:
         for number in numbers:
@@ -121,7 +134,16 @@ def _yield_in_order(executor: Executor, job: bytes, numbers: Sequence[int], work
 
 
 def _run_locally(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
-    """Evaluate pieces in this process, or in several where there are enough of them."""
+    """Evaluate pieces in this process, or in several where there are enough of them.
+
+    Args:
+        job: the study.
+        numbers: the pieces.
+        workers: the most processes.
+
+    Raises:
+        PlanError: worker processes keep dying.
+    """
     from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
     workers = min(workers, len(numbers))
@@ -148,6 +170,7 @@ def _run_locally(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
 
 
 def _start_worker() -> None:
+    """Prepare a worker process: it ignores Ctrl-C, and ends with its parent."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
@@ -186,6 +209,7 @@ def _open_ray(address: str) -> Iterator[Opened]:
     import ray
 
     def connect() -> int:
+        """Connect to the cluster and return its number of CPUs."""
         ray.init(address, log_to_driver=False)
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
@@ -198,8 +222,12 @@ def _open_ray(address: str) -> Iterator[Opened]:
 
 
 def _call_within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]) -> Any:
-    """Return the result of a call in a daemon thread; after ``seconds``, drop its hook ``at_exit``
-    too.
+    """Return the result of a call in a daemon thread.
+
+    Args:
+        seconds: how long to wait for it.
+        call: the call.
+        at_exit: its hook at exit, which is dropped if the call takes longer.
 
     Raises:
         TimeoutError: it takes longer.
@@ -227,6 +255,7 @@ class _Ray(Executor):
     """An executor that submits Ray tasks."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a call as a Ray task, again if its worker is lost."""
         import ray
 
         task = ray.remote(max_retries=MOST_DEATHS)(fn)

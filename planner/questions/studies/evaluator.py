@@ -59,6 +59,7 @@ class Evaluator:
     """Evaluates pieces of one study; caches the plans of the last piece."""
 
     def __init__(self, study: StudySpec) -> None:
+        """Collect what a study needs at each point, numbers and names apart."""
         self.study, self.differences = study, classify_axes(study)
         self.names = tuple(filter(points.is_name, points.list_needed(study)))
         self.quantities = tuple(
@@ -115,6 +116,12 @@ class _Plans:
     """
 
     def __init__(self, evaluator: Evaluator, ranges: Sequence[range]) -> None:
+        """Complete the plans of a piece; where only layouts or numbers differ, together.
+
+        Args:
+            evaluator: the study, and what differs along each of its dimensions.
+            ranges: the places of the piece along each dimension.
+        """
         self.evaluator, self.study, self.ranges = evaluator, evaluator.study, ranges
         self.place_points(points.numbers_of(self.study, ranges).ravel())
         differ = evaluator.differences
@@ -159,6 +166,7 @@ class _Plans:
         Args:
             rows: the plans of all lanes, (lanes,).
             along: dimensions along which they differ.
+            run: the run of the lanes; those whose plan is completed another way leave it.
         """
         row, changes = int(rows[run.first]), {}
         places = np.unravel_index(self.points[rows], self.study.shape)
@@ -274,7 +282,11 @@ def is_together(study: StudySpec, along: Sequence[int]) -> bool:
     """Decide whether any plans of a study are completed together, by a sample of them.
 
     Args:
+        study: the study.
         along: dimensions along which numbers differ.
+
+    Returns:
+        Whether more than one plan of the sample goes the same way.
     """
     lengths = [study.shape[number] for number in along]
     rows = np.unique(np.linspace(0, math.prod(lengths) - 1, SAMPLE).astype(np.int64))
@@ -303,6 +315,12 @@ class _Group:
     stage and a mode of activation checkpointing. Arrays have the shape (plans of the group,)."""
 
     def __init__(self, plans: _Plans, rows: Array) -> None:
+        """Encode the plans as rows of a batch.
+
+        Args:
+            plans: all plans of the piece.
+            rows: indices of those of the group, (plans of the group,).
+        """
         self.plans, self.rows = plans, rows
         self.graphs: list[BatchGraph] = []  # made for these
         of_kind = plans.of_kind[rows]
@@ -326,6 +344,7 @@ class _Group:
         self.degrees = tuple(map(self._build_degrees, of_kind[of_degrees.first].tolist(), values))
 
     def _group_rows(self, keys: Sequence[str]) -> Group:
+        """Group the plans that agree in some keys."""
         return self.table.build_group(self.table.encode_mask(keys))
 
     def _read_values(self, keys: Sequence[str], rows: Array) -> list[Any]:
@@ -334,6 +353,8 @@ class _Group:
         return [tuple(column.at(row) for column in columns) for row in self.rows[rows].tolist()]
 
     def _build_degrees(self, number: int, values: Sequence[Any]) -> Degrees:
+        """Build degrees from the values of ``OF_DEGREES``; ``number`` is the index of their
+        kind."""
         *sizes, data, implementation, loss = values
         share = self.plans.kinds[number].plan.get("training.global_batch") // data
         return Degrees(tuple(sizes), data, share, implementation, loss, others=number)
@@ -396,6 +417,12 @@ class _Values:
     dimensions that change nothing."""
 
     def __init__(self, plans: _Plans, fast: Sequence[range]) -> None:
+        """Begin without values.
+
+        Args:
+            plans: the plans of the piece.
+            fast: the places along each dimension of inputs; one place along the others.
+        """
         self.plans, self.study, self.quantities = plans, plans.study, plans.evaluator.quantities
         differ = zip(fast, self.study.dimensions, plans.evaluator.differences, strict=True)
         #: The places along each dimension of inputs, with its axes.

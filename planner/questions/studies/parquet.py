@@ -33,8 +33,14 @@ def import_pyarrow() -> Any:
 
 
 def _open_writer(study: StudySpec, whole: Mapping[str, bool], into: Any, compression: str) -> Any:
-    """Open a writer of the study's columns; ``whole`` marks quantities that are integers
-    everywhere."""
+    """Open a writer of the study's columns.
+
+    Args:
+        study: decides the columns and their types.
+        whole: for each quantity whether all its values are integers.
+        into: a file or a buffer of pyarrow.
+        compression: as Parquet names it.
+    """
     arrow, found = import_pyarrow(), []
     types = {
         TEXT: arrow.dictionary(arrow.int32(), arrow.string()),
@@ -64,7 +70,13 @@ def encode_parquet(table: Points) -> bytes:
 
 
 def _convert_column(table: Points, column: TableColumn, type_: Any) -> Any:
-    """Convert a column of the kept rows to an array of a pyarrow type."""
+    """Convert a column of the kept rows to an array of pyarrow.
+
+    Args:
+        table: the points of a piece.
+        column: the column.
+        type_: the pyarrow type of its values; numbers without codes are floats.
+    """
     arrow = import_pyarrow()
     if column.coded is None:
         numbers = table.flatten_values(table.numbers[column.name])
@@ -81,6 +93,9 @@ def join_pieces(
     """Write pieces as one Parquet file of large row groups.
 
     Args:
+        study: decides the columns.
+        pieces: each a Parquet file.
+        target: the file to write.
         whole: for each quantity whether all its values are integers.
     """
     arrow = import_pyarrow()
@@ -88,6 +103,7 @@ def join_pieces(
     with _open_writer(study, whole, target, "zstd") as writer:
 
         def flush() -> None:
+            """Write the waiting rows as row groups."""
             table = arrow.concat_tables(waiting).unify_dictionaries()
             writer.write_table(table, row_group_size=GROUP)
             waiting.clear()

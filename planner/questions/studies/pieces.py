@@ -31,6 +31,7 @@ class PieceFolder:
         """Start a table, or continue it.
 
         Args:
+            table: the file of the table; its pieces lie beside it.
             about: what a run must have in common with an earlier one to continue it, including
                 ``format``, the ending of its files, and ``pieces``, their number.
             restart: discard the pieces of an earlier run.
@@ -87,6 +88,11 @@ class PieceFolder:
             raise _refuse_folder("this folder has no pieces of a table", self.folder, "move it")
 
     def _start_study(self, about: Mapping[str, Any], restart: bool) -> None:
+        """Find the finished pieces of this study, or begin without any.
+
+        Raises:
+            PlanError: the pieces belong to another study.
+        """
         self._lock.seek(0)
         found = None
         with contextlib.suppress(PlanError):  # damaged
@@ -127,6 +133,11 @@ class PieceFolder:
     def add_piece(self, number: int, rows: bytes, summary: str) -> None:
         """Store a finished piece.
 
+        Args:
+            number: of the piece, from 0.
+            rows: its rows, in the format of the table.
+            summary: its facts, as JSON.
+
         Raises:
             PlanError: it cannot be written.
         """
@@ -160,6 +171,7 @@ class PieceFolder:
         self.close()
 
     def _clear_folder(self) -> None:
+        """Remove all pieces."""
         for entry in os.scandir(self.folder):
             if entry.name != STUDY:
                 os.unlink(entry.path)
@@ -171,4 +183,5 @@ class PieceFolder:
 
 
 def _refuse_folder(what: str, path: Path | str, allowed: str) -> PlanError:
+    """Return the fault of a path that is not used, with what would be allowed."""
     return PlanError(Fault(what, Place(str(path)), allowed))

@@ -99,13 +99,17 @@ def compute_ends(
     settings: Sequence[Mapping[str, Any]],
     of_kind: Array,
 ) -> dict[str, Array]:
-    """Compute ``ID.low`` and ``ID.high`` of memory in use and of recorded quantities that may have
-    an interval, as arrays (dimension, …); NaN without one.
+    """Compute the ends of the intervals of memory in use and of recorded quantities that may have
+    one.
 
     Args:
-        numbers: the quantities, as (dimension, …); all broadcast to each other.
-        settings: those of each kind of plans.
+        study: the study, whose recorded quantities count.
+        numbers: quantities by id, as (dimension, …); all broadcast to each other.
+        settings: the settings of each kind of plans.
         of_kind: the kind of each plan, as (dimension, …); -1 for none.
+
+    Returns:
+        Arrays (dimension, …) by ``ID.low`` and ``ID.high``; NaN without an interval.
     """
     found, none = {}, (np.nan, np.nan)
     for name in dict.fromkeys((*list_bounded(study), MEMORY)):
@@ -129,13 +133,20 @@ class Points:
 
     Arrays are (dimension, …), of length 1 along dimensions that change nothing; they broadcast to
     the shape of the piece.
+
+    Attributes:
+        study: the study.
+        ranges: the places of the piece along each dimension.
+        numbers: quantities and ends of intervals by name, float64; NaN where absent.
+        words: texts by name: quantities that are names, the layout found, the reason.
+        valid: False where the values of a point do not go together.
     """
 
     study: StudySpec
     ranges: Sequence[range]
-    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
-    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
-    valid: Array  # False where the values do not go together
+    numbers: dict[str, Array]
+    words: dict[str, Array]
+    valid: Array
 
     @cached_property
     def holds(self) -> Array:
@@ -148,6 +159,7 @@ class Points:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
+        """The number of places along each dimension."""
         return tuple(map(len, self.ranges))
 
     @cached_property

@@ -28,7 +28,13 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, eq=False)  # equal only to itself; its output formats share caches
 class StudyOutcome:
-    """A finished study: its table, and the summary for a comparison."""
+    """A finished study.
+
+    Attributes:
+        study: the study.
+        output: the file of its table; None without one.
+        summary: the facts of a comparison.
+    """
 
     study: StudySpec
     output: str | None
@@ -46,6 +52,7 @@ def sweep(
     """Evaluate every point of a study.
 
     Args:
+        study: the study.
         output: the table, .csv, .jsonl or .parquet; None for the comparison alone. Rows are in the
             order of the points, the last axis changing fastest, on any engine. A sweep that was
             stopped continues.
@@ -53,6 +60,9 @@ def sweep(
         on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any executor.
         restart: start again instead of continuing a sweep that was stopped.
         progress: called with points done, points in all, seconds passed.
+
+    Returns:
+        The study with the summary of all its points.
 
     Raises:
         PlanError: the table cannot be written, or the engine fails.

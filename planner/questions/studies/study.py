@@ -57,23 +57,38 @@ ONE_BY_ONE = 250
 
 @dataclass(frozen=True)
 class StudySpec:
-    """A checked study, not evaluated yet; it is sent to workers as it is."""
+    """A checked study, not evaluated yet; it is sent to workers as it is.
+
+    Attributes:
+        name: its name.
+        notes: its notes, if any.
+        document: its file as it was named; None for a mapping or standard input.
+        files: all files that it was read from.
+        bases: the plans that the axes change.
+        several: whether the first axis chooses one of the bases.
+        axes: the axes, with their values.
+        zipped: whether all axes change together, in place of a grid.
+        record: the quantities that the table has.
+        where: limits that the rows of the table satisfy.
+        keep_invalid: whether points that make no valid plan stay in the table, with the reason.
+        deadlines: days within which a plan is to be done: none, one for all, or one for each place
+            of the first dimension.
+        book: the quantities, with those that the plans define, all of them the same.
+    """
 
     name: str
     notes: str | None
-    document: str | None  # as it was named; None for a mapping or standard input
-    files: tuple[str, ...]  # that it was read from
+    document: str | None
+    files: tuple[str, ...]
     bases: tuple[Document, ...]
-    several: bool  # the first axis says which of the bases
+    several: bool
     axes: tuple[StudyAxis, ...]
     zipped: bool
     record: tuple[str, ...]
     where: tuple[Limit, ...]
     keep_invalid: bool
-    #: Days within which a plan is to be done: none, one for all, or one for each place of the first
-    #: dimension.
     deadlines: tuple[units.Exact, ...] = ()
-    book: Book = BOOK  # with the quantities that its plans define, all of them the same
+    book: Book = BOOK
 
     @cached_property
     def dimensions(self) -> tuple[tuple[StudyAxis, ...], ...]:
@@ -163,6 +178,7 @@ def _collect_faults(read: Document, origin: str | Path | Mapping[str, Any]) -> S
     """Return the faults of a study's keys that agree with its schema, where others do not."""
 
     def alone(entries: dict[str, Node]) -> Document:
+        """Validate the document with only some of its entries."""
         return schema.validate(replace(read, node=replace(read.node, value=entries)), "study")
 
     entries, given = dict[str, Node](), read.node.value
@@ -183,6 +199,12 @@ class _StudyReader:
     """Turns a study document that agrees with its schema into a study."""
 
     def __init__(self, document: Document, origin: str | Path | Mapping[str, Any]) -> None:
+        """Begin to read a study.
+
+        Args:
+            document: the study, which agrees with its schema.
+            origin: what it was read from; names of files are relative to a file's folder.
+        """
         self.document = document
         self.faults: list[Fault] = []
         is_file = isinstance(origin, (str, Path)) and str(origin) != "-"
@@ -190,8 +212,17 @@ class _StudyReader:
         self.resolver = Resolver(None, base, defaults=defaults.find_defaults(origin))
 
     def each(self, read: Callable[[T], R], items: Iterable[T], key: str | None = None) -> list[R]:
-        """Read some items and collect their faults; one without a place gets that of its item in
-        the list ``key``."""
+        """Read some items and collect their faults.
+
+        Args:
+            read: reads one item, or raises its faults.
+            items: the items; after too many faults the rest is not read.
+            key: the list of the document that has them; a fault without a place gets that of its
+                item.
+
+        Returns:
+            What was read, without items that have faults.
+        """
         found = []
         for index, item in enumerate(items):
             if len(self.faults) > schema.ENOUGH:
@@ -204,10 +235,20 @@ class _StudyReader:
         return found
 
     def raise_faults(self) -> None:
+        """Raise the faults collected so far.
+
+        Raises:
+            PlanError: there are some.
+        """
         if self.faults:
             raise PlanError(dict.fromkeys(self.faults))
 
     def build_study(self) -> StudySpec:
+        """Build the study.
+
+        Raises:
+            PlanError: every fault that was found.
+        """
         data = self.document.data
         bases = self._read_bases()
         node = self.document.find_node(("axes",)) if self.document.has_value(("axes",)) else None
@@ -274,6 +315,7 @@ class _StudyReader:
         several = node.value if isinstance(node.value, list) else [node]
 
         def days(one: Node) -> units.Exact:
+            """Read one deadline, in days."""
             try:
                 return units.parse(one.value, "days")  # type: ignore[arg-type]
             except units.UnitError as error:
@@ -302,6 +344,8 @@ class _StudyReader:
     # -- plans --------------------------------------------------------------------------------
 
     def _read_bases(self) -> list[Node]:
+        """Read the plan of ``base`` or the plans of ``plans``, with the documents that they
+        extend."""
         given = [key for key in ("base", "plans") if self.document.has_value((key,))]
         if len(given) != 1:
             what = "both base and plans" if given else "neither base nor plans"
@@ -421,10 +465,12 @@ class _StudyReader:
     # -- axes as plans hold them --------------------------------------------------------------
 
     def _resolve_axis(self, axis: StudyAxis, base: Node) -> StudyAxis:
+        """Return an axis with its values as plans hold them, checked by the schema of plans."""
         if _has_numbers(axis):
             return StudyAxis(axis.name, self._read_numbers(axis, base))
 
         def read(item: tuple[int, Choice]) -> Choice:
+            """Complete one value, and label it."""
             index, choice = item
             found = self._complete_base(base, choice.changes)
             value = next(iter(choice.changes.values()))
@@ -442,6 +488,7 @@ class _StudyReader:
         unit = str(said.get("unit", "1"))
 
         def read(choice: Choice) -> tuple[Any, Node]:
+            """Read one value, None for the default, and keep its node."""
             node = choice.changes[key]
             return None if node.value is None else read_axis_number(key, node, unit), node
 

@@ -57,14 +57,30 @@ Best = list[Any]
 
 @dataclass
 class Summary:
-    """Mergeable facts of some pieces, in the order of the points."""
+    """Mergeable facts of some pieces, in the order of the points.
+
+    Attributes:
+        points: number of points.
+        rows: those that the table keeps.
+        invalid: those whose values do not go together.
+        outside: those that are valid, and beyond a limit of the study.
+        fit: those that fit.
+        tight: of those that fit, those that do so by the estimate alone.
+        unfit: those that do not fit.
+        reasons: for each reason, how many points are invalid because of it.
+        best: for each view, for each place, for each question: the best score and its point.
+        each: for each dimension, for each place: how many points there are, are valid, and may fit.
+        cells: for the places of each cell, its best point: rank and score, number, verdict, and the
+            quantities of ``DRAWN``.
+        whole: for each recorded number, whether all its values are exact integers.
+    """
 
     points: int = 0
     rows: int = 0
     invalid: int = 0
-    outside: int = 0  # valid, and beyond a limit of the study
+    outside: int = 0
     fit: int = 0
-    tight: int = 0  # of those that fit, by the estimate alone
+    tight: int = 0
     unfit: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     # view -> places -> question -> best
@@ -102,12 +118,19 @@ def _merge_facts(mine: Any, theirs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Roles:
-    """The dimensions that a comparison shows: along x, as tasks of their own, as columns."""
+    """What the dimensions of a comparison show, each by its index.
+
+    Attributes:
+        x: the dimension along the x axis; None without one.
+        tasks: dimensions whose places are tasks of their own.
+        columns: the dimension of the columns; None without one.
+        cells: dimensions that have cells, these included, in order.
+    """
 
     x: int | None
     tasks: tuple[int, ...]
     columns: int | None
-    cells: tuple[int, ...]  # those that have cells, these included, in order
+    cells: tuple[int, ...]
 
 
 def choose_roles(study: StudySpec) -> Roles:
@@ -123,6 +146,7 @@ def choose_roles(study: StudySpec) -> Roles:
         free = shown
 
     def sort(i: int) -> tuple[bool, bool, int]:
+        """Return a sort key: devices, then numbers, then the longest dimension."""
         numeric = all(axis.numeric for axis in study.dimensions[i])
         return DEVICES in changed[i], numeric, study.shape[i]
 
@@ -171,7 +195,14 @@ def summarise_piece(table: Points) -> Summary:
 
 
 def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, Array]) -> None:
-    """Count the points at each place along a dimension, and keep the best of them."""
+    """Count the points at each place along a dimension, and keep the best of them.
+
+    Args:
+        found: the summary to extend.
+        table: the points of the piece.
+        usable: which points are valid, within limits, and fit or may fit, (dimension, …).
+        scores: for each question the score of each point, the smaller the better, (dimension, …).
+    """
     told = {"plans": np.array(True), "valid": table.holds, "fit": usable}
     for dimension, places in enumerate(table.ranges):
         if table.study.shape[dimension] <= MOST_PLACES:
@@ -187,7 +218,16 @@ def _keep_each(found: Summary, table: Points, usable: Array, scores: dict[str, A
 
 
 def _move_axes(table: Points, array: Array, keep: Sequence[int]) -> Array:
-    """Return the values of points, (dimension, …), as (…kept dimensions, all others)."""
+    """Return the values of points with some dimensions first and all others flattened.
+
+    Args:
+        table: the points of the piece.
+        array: the values, (dimension, …).
+        keep: the dimensions that stay.
+
+    Returns:
+        The values as (…kept dimensions, all others).
+    """
     rest = [d for d in range(len(table.shape)) if d not in keep]
     array = array.reshape(()) if array.size == 1 else array  # a study may be of one plan
     over = np.broadcast_to(array, table.shape).transpose((*keep, *rest))
@@ -198,7 +238,16 @@ def _keep_best(
     found: Summary, table: Points, view: str, keep: Sequence[int], scores: dict[str, Array]
 ) -> None:
     """Keep the lowest of each score at each place of the study along some dimensions, where there
-    is one."""
+    is one.
+
+    Args:
+        found: the summary to extend.
+        table: the points of the piece.
+        view: the key in the summary.
+        keep: the dimensions.
+        scores: for each question the score of each point, (dimension, …); infinite where there is
+            nothing to compare.
+    """
     best, numbers = found.best.setdefault(view, {}), _move_axes(table, table.of_study, keep)
     for question, score in scores.items():
         flat = _move_axes(table, score, keep)
@@ -212,7 +261,13 @@ def _keep_best(
 
 def _keep_cells(found: Summary, table: Points, keep: Sequence[int]) -> None:
     """Keep the best point of each cell: of those of the first rank the cheapest, without costs that
-    of the fewest GPU hours; where none fits, the one with the least memory."""
+    of the fewest GPU hours; where none fits, the one with the least memory.
+
+    Args:
+        found: the summary to extend.
+        table: the points of the piece.
+        keep: the dimensions that have cells.
+    """
     days, cost, hours, memory = (table.numbers[name] for name in DRAWN)
     rank = RANKS[table.verdict] + (days > table.deadline)
     paid = np.where(np.isfinite(cost), cost, np.where(np.isfinite(hours), hours, memory))

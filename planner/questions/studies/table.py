@@ -33,11 +33,14 @@ BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column with its name and its kind.
+    """A column of a table.
 
-    ``coded`` returns the index of each row's value, (dimension, …), and the distinct values, of
-    which None is no value. Without it the column has the numbers of the rows of that name, NaN for
-    no value.
+    Attributes:
+        name: its heading.
+        kind: the kind of its values: text, truth values, integers, numbers.
+        coded: returns the index of each row's value, (dimension, …), and the distinct values, of
+            which None is no value. Without it the column has the numbers of the rows of that name,
+            NaN for no value.
     """
 
     name: str
@@ -76,11 +79,13 @@ def list_columns(study: StudySpec) -> tuple[TableColumn, ...]:
 
 
 def _encode_axis(dimension: int, axis: StudyAxis, rows: Points) -> tuple[Array, list[Any]]:
+    """Encode the values of an axis: the index of each row's label, and the labels."""
     places = np.ix_(*rows.ranges)[dimension]  # of length 1 along other dimensions
     return places, plain([choice.label for choice in axis.choices])
 
 
 def _encode_words(name: str, rows: Points) -> tuple[Array, list[Any]]:
+    """Encode the texts of that name: the index of each row's text, and the distinct texts."""
     texts = rows.words[name]
     distinct, codes = encode_values((text or None for text in texts.flat), np.arange(texts.size))
     return codes.reshape(texts.shape), distinct
@@ -103,8 +108,16 @@ def encode_table(table: Points, kind: str) -> bytes:
 
 
 def _format_cells(table: Points, column: TableColumn, kind: str) -> Array:
-    """Format the texts of a column, as (dimension, …) as far as it varies; exact whole numbers are
-    printed as integers."""
+    """Format the texts of a column; exact whole numbers are printed as integers.
+
+    Args:
+        table: the points of the piece.
+        column: the column.
+        kind: ``csv`` or ``jsonl``; the latter's cells begin with the name of the column.
+
+    Returns:
+        Texts, as (dimension, …) as far as they vary.
+    """
     word: Callable[[object], str] = _format_csv if kind == "csv" else quote_json
     before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
     if column.coded is not None:
@@ -121,6 +134,7 @@ def _format_cells(table: Points, column: TableColumn, kind: str) -> Array:
 
 
 def _format_csv(value: object) -> str:
+    """Format a value as a cell of CSV; no value is empty."""
     if isinstance(value, str):
         return _quote_cell(value)
     return "" if value is None else quote_json(value)

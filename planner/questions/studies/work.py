@@ -25,11 +25,15 @@ MOST_PLANS = 2048
 
 @dataclass(frozen=True)
 class Pieces:
-    """A grid of some shape, cut into pieces of at most ``most`` points, which are grids too.
+    """A grid of some shape, cut into pieces, which are grids too.
 
     Points are numbered so that the last dimension changes fastest. A piece is a run of neighbours:
     one place along the slow dimensions, a stretch along one, everything along the fast ones. So
     values that depend on few dimensions are computed once for a piece.
+
+    Attributes:
+        shape: number of places along each dimension.
+        most: the most points of a piece.
     """
 
     shape: tuple[int, ...]
@@ -57,7 +61,12 @@ class Pieces:
 
 @dataclass(frozen=True)
 class StudyPiece:
-    """A finished piece: its rows as bytes, and its summary as JSON."""
+    """A finished piece.
+
+    Attributes:
+        data: its rows, in the format of the table; empty without a table.
+        summary: its facts, as JSON.
+    """
 
     data: bytes
     summary: str
@@ -65,10 +74,16 @@ class StudyPiece:
 
 @dataclass(frozen=True)
 class Job:
-    """The task of a worker: the study and the format of its rows."""
+    """The task of a worker.
+
+    Attributes:
+        study: the study.
+        kind: the format of its rows: csv, jsonl or parquet; None for no table.
+        version: versions of the program that read the study; a worker must have the same.
+    """
 
     study: StudySpec
-    kind: str | None  # csv, jsonl, parquet; None: no table
+    kind: str | None
     version: str = field(default_factory=format_versions)
 
     @cached_property
@@ -91,6 +106,7 @@ class Job:
 
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Points]:
+        """Evaluates the points of a piece, by its places along each dimension."""
         return evaluator.Evaluator(self.study).evaluate_points
 
     def run_piece(self, number: int) -> StudyPiece:
