@@ -257,7 +257,9 @@ def _check_top(top: int | None) -> None:
     TEMPLATES,
 )
 def _run_report(options: argparse.Namespace) -> int | str:
-    """Print and write the report of a plan; exit with status 1 where it misses a requirement.
+    """Print and write the report of a plan, or print the sizes of a model.
+
+    Exit with status 1 where the plan misses a requirement, or does not fit and has to.
 
     Raises:
         PlanError: bad input, or options that do not go together.
@@ -830,7 +832,7 @@ def _run_diff(options: argparse.Namespace) -> int | str:
     make_arg(OUTPUT, "the document to write"),
 )
 def _run_import(options: argparse.Namespace) -> int:
-    """Write the document of an imported configuration, and what was concluded to standard error."""
+    """Write the document of an imported configuration, and remarks on it to standard error."""
     from planner.connect import imports
     from planner.documents import schema_files
 

@@ -39,7 +39,7 @@ class Domain:
         first: the smallest index.
         last: the largest index; None if the domain has no end.
         step: description of one step, for people.
-        endless: whether ``last`` is our bound only, so that valid values go on beyond it.
+        endless: whether valid values have no end; then ``last`` is None or only our own bound.
         rows: if values differ in two ways, the indices of each row of values that differ in one way
             only; values of several rows are compared by ``measure``.
         measure: with rows, a quantity that increases along each.

@@ -44,7 +44,7 @@ def classify_axes(study: StudySpec) -> tuple[str, ...]:
     varied = collect_keys(study.axes)
 
     def is_given(key: str) -> bool:
-        """Decide whether some plan of the study sets a key, or an axis a section around it."""
+        """Decide whether a base plan sets a key, or an axis varies it or a section around it."""
         around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
         bases = (lookup(base.data, key) for base in study.bases)
         return bool(varied & around) or any(value is not None for value in bases)

@@ -69,7 +69,8 @@ class Summary:
         unfit: those that do not fit.
         reasons: for each reason, how many points are invalid because of it.
         best: for each view, for each place, for each question: the best score and its point.
-        each: for each dimension, for each place: how many points there are, are valid, and may fit.
+        each: for each dimension, for each place: how many points there are, how many of them are
+            valid and within the limits, and how many of these fit or may fit.
         cells: for the places of each cell, its best point: rank and score, number, verdict, and the
             quantities of ``DRAWN``.
         whole: for each recorded number, whether all its values are exact integers.
