@@ -27,7 +27,7 @@ LEGEND = {
     "again": "recomputation",
     "weights": "gradients of weights",
     "update": "optimizer",
-    "exchange": "exchange between passes",
+    "exchange": "communication between passes",
     "beside": "communication during passes, hidden or not",
 }
 CALLED = {
@@ -130,10 +130,10 @@ class StepView:
         more = of.closed / of.seconds - 1
         said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
         if abs(more) < 5e-4:
-            said += ", as the closed form says that this report rests on."
+            said += ", as the formula of a step says."
         else:
             said += (
-                f"; the closed form that this report rests on says {numbers.text(of.closed, 's')} "
+                f"; the formula, which this report uses, says {numbers.text(of.closed, 's')} "
                 f"({numbers.text(more, style='change')})."
             )
         return said
