@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +17,40 @@ PRICES = ("cluster", "accelerator", "prices")
 OF_PRICES = (("cluster", "price"), ("cluster", "reserved_price"))
 
 SCHEDULE = ("training", "schedule")
+#: Bytes of a stored block of deflated data at most.
+MOST_STORED = 65_535
 
 
-def format_resolved(plan: Plan) -> str:
-    """Format a document that loads to the same plan, with the origin of each value."""
+def format_resolved(plan: Plan, origins: bool = True) -> str:
+    """Format a document that loads to the same plan, with the origin of each value or without."""
     rows: list[tuple[str, str]] = []
     _add_mapping(plan, plan.data, (), rows)
+    if not origins:
+        return "".join(f"{text}\n" for text, _ in rows)
     width = min(60, max((len(text) for text, why in rows if why), default=0))
     return "".join(f"{text.ljust(width)}  # {why}\n" if why else f"{text}\n" for text, why in rows)
+
+
+def make_page_link(plan: Plan) -> str | None:
+    """Make the address at which a page of ``serve`` or ``site`` opens with a plan, which stands
+    after ``#``, deflated: stored in blocks, so that every machine writes the same bytes.
+
+    Returns:
+        None where the plan names no page (``report.page``).
+    """
+    page = plan.get("report.page")
+    if page is None:
+        return None
+    text = json.dumps(
+        [format_resolved(plan, False)], ensure_ascii=False, separators=(",", ":")
+    ).encode()
+    stored = b""
+    for at in range(0, len(text), MOST_STORED):
+        block = text[at : at + MOST_STORED]
+        size, last = len(block), at + MOST_STORED >= len(text)
+        stored += bytes([last]) + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little")
+        stored += block
+    return f"{page}#p={urlsafe_b64encode(stored).decode().rstrip('=')}"
 
 
 def _add_mapping(

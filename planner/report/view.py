@@ -35,6 +35,7 @@ from planner.report.layout import (
     get_prefix,
     pick,
 )
+from planner.report.resolved import make_page_link
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Summand
@@ -52,7 +53,7 @@ QUIET = (False, None, 0, "none", "")
 SAID = (
     "name", "warnings", "version", "fingerprint", "asked", "limits", "layouts", "comparison",
     "symbols", "inputs", "facts_sources", "references", "numbered", "accuracy", "agreements",
-    "command",
+    "command", "page_link",
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ class ReportView:
         #: What has a formula but not all facts that it needs, which stands in its section.
         lacking = [i for i in result.absent if "[" not in i]
         self._missing = [i for i in lacking if result[i].chosen is not None]
-        self.name = clean(result.plan.name)
+        self.name, self.page_link = clean(result.plan.name), make_page_link(result.plan)
         self.warnings = [Link(i, words) for i, words in facts.list_warnings(result)]
         self.version, self.fingerprint = __version__, result.hash_input()
         #: What the plan asks and requires, answered; how far it goes, one key at a time.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
 import stat
 import subprocess
 import sys
+import zlib
 from fractions import Fraction
 from functools import cache, partial
 from html import unescape
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -816,3 +819,19 @@ def test_the_resolved_plan_is_the_same_plan(run_cli, plan: str, tmp_path: Path) 
     again = planner.load(tmp_path / "resolved.yaml").evaluate().to_json()
     first = planner.load(ROOT / plan).evaluate().to_json()
     assert again["quantities"] == first["quantities"]
+
+
+def test_the_link_to_a_page_holds_the_plan() -> None:
+    """As any inflating program reads it; a plan without an address has no link."""
+    page = "https://plans.example.org/page/"
+    result = planner.load(PLANS[2]).evaluate()
+    linked = planner.load(PLANS[2], {"report.page": page}).evaluate()
+    (address,) = re.findall(rf'href="?({page}[^ >"]*)', to_html(linked))
+    held = address.removeprefix(f"{page}#p=")
+    raw = base64.urlsafe_b64decode(held + "=" * (-len(held) % 4))
+    (text,) = json.loads(zlib.decompress(raw, -zlib.MAX_WBITS))
+    again = planner.load(yaml.safe_load(text)).evaluate()
+    assert {i: q.value for i, q in again.quantities.items()} == {
+        i: q.value for i, q in result.quantities.items()
+    }
+    assert page not in to_html(result)
