@@ -65,13 +65,16 @@ COMMANDS: dict[str, Command] = {}
 def add_cmd(
     name: str, help: str, *arguments: Argument, examples: tuple[str, ...] = ()
 ) -> Callable[[Handler], Handler]:
-    """Return a decorator that registers a function as a command.
+    """Register a function as a command, by a decorator.
 
     Args:
         name: typed behind `plan.py`.
         help: one sentence.
         arguments: options and their help, in the order of ``--help``.
         examples: command lines below the help.
+
+    Returns:
+        The decorator; the function stays callable by its own name.
     """
 
     def add(handler: Handler) -> Handler:

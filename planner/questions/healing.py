@@ -139,12 +139,15 @@ class _Healing:
 
 
 def heal(document: Document, held: Collection[str], among: Iterable[str] = ALL) -> list[Followed]:
-    """Return the keys that have to change so that a document is a valid plan; none if it is one.
+    """Find the keys that have to change so that a document is a valid plan.
 
     Args:
         document: one that conforms to the schema.
         held: keys that stay as they are.
         among: keys that may change, least important first.
+
+    Returns:
+        Each such key with its value before and after; none if the document is a valid plan.
 
     Raises:
         PlanError: no values of these make a valid plan; the faults are those of the document.

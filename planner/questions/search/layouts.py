@@ -292,12 +292,14 @@ class Space:
         assert model is not None
 
         def cut() -> Draft:
+            """Draft the pipeline and check that its layers divide over the chunks."""
             chosen = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
             draft = self._draft(chosen, False)
             pipeline.check_pipeline(draft, model)
             return draft
 
         def check_steps() -> bool:
+            """Check that the schedule can run so many micro-batches."""
             steps = {"training.gradient_accumulation": micro_batches}
             draft = Draft(self.plan.document, change_keys(known.data, steps))
             pipeline.check_schedule(draft, model)
@@ -320,6 +322,7 @@ class Space:
         shards = degrees.data * degrees.named["context"]
 
         def valid() -> tuple[int, ...]:
+            """List the sensible or requested numbers of replicas that pass the plan's checks."""
             options = self.options.get(REPLICAS, divisors(shards) if any(self.stages) else (1,))
             options = tuple(r for r in options if r == 1 or r < shards)
             most = len(options)

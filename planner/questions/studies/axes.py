@@ -198,7 +198,16 @@ class _Range:
             raise self.make_fault(" starts above its end", "from at most to", "from")
 
     def make_fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
-        """Make the fault of the range at one of its keys, or at the range itself."""
+        """Make a fault of the range.
+
+        Args:
+            what: follows the name of the axis in the message.
+            allowed: what would be valid.
+            at: the key of the range that is wrong; None for the range as a whole.
+
+        Returns:
+            The error, for the caller to raise.
+        """
         place = self.given[at].place if at in self.given else self.node.place
         return PlanError(Fault(f"axes.{self.key}{what}", place, allowed))
 
