@@ -16,6 +16,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, reduce
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ MOST_SPLITS = 8  # of a text that cost the same
 SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
-UNREAD = ("fault", "ignored", "show")  # values of a phrase that are no values of the plan
+UNREAD = ("fault", "ignored", "show", "why")  # values of a phrase that are no values of the plan
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -55,6 +56,7 @@ _SEPARATOR = re.compile(r"(?:[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
+_NAME = r"[A-Za-z]{2}[A-Za-z]*(?:[-_ ]?v?\d[\d.]*)?"  # of a model that is not built in
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
@@ -197,7 +199,7 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     """
     said: dict[str, Said] = {}
     faults: list[Fault] = []
-    for begin, end, values, _ in pieces:
+    for begin, end, values, _ in _name_sizes(text, [*pieces]):
         place, words = Place(TEXT, 1, begin + 1), text[begin:end]
         if values is None:
             allowed = None if faults else _load_phrases()["asks"]["understood"][1]  # once
@@ -206,13 +208,38 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             continue
         if "fault" in values:
             faults.append(Fault(values["fault"], place))
+        why = values.get("why", {})
         for key, value in values.items():
+            one = Said(value, place, ASSUMED + why[key] if key in why else "")
             key = f"{key} {value}" if key == "question" else key
-            if key not in UNREAD and said.setdefault(key, Said(value, place)).value != value:
+            if key not in UNREAD and said.setdefault(key, one).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
     if faults:
         raise PlanError(faults)
     return said
+
+
+def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
+    """Take a word that is not understood before a size for the name of a model that is not built
+    in: ``codellama 34b``, ``gpt-4 1.8T``."""
+    totals = sum("training.tokens" in (piece.values or ()) for piece in pieces)
+    for at, (piece, after) in enumerate(pairwise(pieces)):
+        kinds, words = {*(after.values or ())}, text[piece.begin : piece.end]
+        if totals > 1 and re.fullmatch(r"[\d.]+ ?T", text[after.begin : after.end], re.I):
+            kinds = {"size"} if kinds == {"training.tokens"} else kinds
+        beside = re.fullmatch(r"[\s_:-]{0,2}", text[piece.end : after.begin])
+        if piece.values is not None or kinds != {"size"} or not beside:
+            continue
+        before, begin = pieces[at - 1].values or {} if at else {}, piece.begin
+        if re.fullmatch(r"v?\d[\d.]*o?", words) and {*before} == {"family"}:
+            pieces[at - 1] = pieces[at - 1]._replace(values={})
+            begin = pieces[at - 1].begin
+        elif not re.fullmatch(_NAME, words) or words.lower() in _load_phrases()["no names"].split():
+            continue
+        size = next(iter((after.values or {}).values()))
+        pieces[at] = Piece(begin, piece.end, {"named": text[begin : piece.end]})
+        pieces[at + 1] = after._replace(values={"size": size})
+    return pieces
 
 
 def write_quick(text: str, document: Node) -> str:
@@ -275,6 +302,9 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent = said.pop("flop", None)
+    if spent and not asked and not any(key in NAMED or key[:6] == "shape." for key in said):
+        asked.append("largest-model")
+        spent = spent._replace(why=f"{ASSUMED}a budget of compute asks for the model size")
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
         if spent and "cluster.accelerator" not in said:
@@ -285,26 +315,44 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     if "model" not in said:
         raise _ask_for("model")
     _derive_devices(said)
-    if {"fewest-devices", "cheapest", "memory", "hours"} & {*asked} and "cluster" not in said:
+    without = _load_phrases()["without devices"]
+    if {*without["found"]} & {*asked} and "cluster" not in said:
         if "cluster.devices" in said and said["cluster.devices"].why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
+    elif {*without["counted"]} & {*asked} and not {"cluster", "cluster.devices"} & said.keys():
+        _add_assumptions(said, "cluster.accelerator", "cluster.devices")
+        _enlarge_cluster(said)
     _choose_device(said)
     if not {"cluster", "cluster.devices"} & said.keys():
         raise _ask_for("devices")
     _add_price(said, asked)
+    if "carbon" in asked and "cluster" not in said:
+        _add_assumptions(said, "cluster.carbon_intensity")
+    _add_network(said)
+    if (hybrid := said.pop("hybrid", None)) and "parallelism.replicate" not in said:
+        if "cluster.devices" not in said:
+            raise _ask_for("hybrid", hybrid.place)
+        count = said["cluster.devices"].value // _count_holding(said)
+        why = f"{ASSUMED}as many as hold the model, each in whole nodes"
+        said["parallelism.replicate"] = Said(max(1, count), hybrid.place, why)
     adapted = said.pop("lora", None) or any(key.startswith("training.lora.") for key in said)
     if adapted:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
+    if bits := said.pop("bits", None):
+        base, why = _load_phrases()["formats"][bits.value]
+        if not adapted or said.get("training.lora.base", bits).value not in (bits.value, base):
+            raise _ask_for("bits", bits.place, bits.value)
+        said.setdefault("training.lora.base", bits._replace(value=base, why=ASSUMED + why))
     tuned = bool(said.pop("tuned", None) or adapted)
     _convert_tokens(said, tuned)
     mfu = said.get("time.mfu")
     if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
         raise _ask_for("mfu", mfu.place, mfu.value)
     if sized and spent:
-        said["questions"] = Said([{"compute-optimal": f"{spent.value} FLOP"}], spent.place)
+        said["questions"] = spent._replace(value=[{"compute-optimal": f"{spent.value} FLOP"}])
     elif spent:
         raise _ask_for("flop", spent.place, spent.value)
     else:
@@ -326,25 +374,30 @@ def _choose_model(said: dict[str, Said]) -> None:
     """
     if (shape := _build_shape(said)) is not None:
         said["model"] = shape
-    size, family = said.pop("size", None), said.pop("family", None)
+    size, family, named = said.pop("size", None), said.pop("family", None), said.pop("named", None)
     active, experts = said.pop("active", None), said.pop("experts", None)
     trait, given = said.pop("trait", None), size is not None
     if family is not None:
         if "model" in said and said["model"].value in _list_families()[family.value]:
             family = None
-        else:
-            said["model"] = _choose_member(family, size)
-            size = None if isinstance(said["model"].value, str) else size
+        elif (member := _choose_member(family, size)) is not None:
+            said["model"], size = member, None
+        elif family.value not in _load_phrases()["plain_families"].split():
+            named = family
     if size is not None and "model" in said and not said["model"].why:
         if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
         sparse = experts or active
         said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size)
+        if named and "sparse" not in said["model"].why:
+            shown = said["model"].why.removeprefix(ASSUMED) or "its size alone"
+            why = f"{ASSUMED}{named.value} is not built in; {shown}"
+            said["model"] = said["model"]._replace(why=why)
         said["sized"] = size
-    named = str(said["model"].value) if trait and "model" in said and not given else ""
-    if trait and named and trait.value not in re.split(r"[-.\d]", named):
-        raise _ask_for("trait", trait.place, trait.value, named)
+    alone = str(said["model"].value) if trait and "model" in said and not given else ""
+    if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
+        raise _ask_for("trait", trait.place, trait.value, alone)
     if "model" in said and (active or experts):
         sizes = _find_sizes(said["model"].value)
         if len({*sizes}) < 2 or (active and not _is_near(sizes[1], active.value, limit="ratio")):
@@ -388,11 +441,13 @@ def _list_families() -> Mapping[str, tuple[str, ...]]:
     return {one: tuple(names) for one, names in families.items() if one not in unusable}
 
 
-def _choose_member(family: Said, size: Said | None) -> Said:
-    """Choose the model of a family that has a size, the newest where several have it.
+def _choose_member(family: Said, size: Said | None) -> Said | None:
+    """Choose the model of a family that has a size, the newest where several have it; None where
+    a shape of this size stands for it.
 
     Raises:
-        PlanError: the family has several models and the size is not given, or none of this size.
+        PlanError: the family has several models and the size is not given, or none of this size
+            and other parts than a decoder of text.
     """
     names = _list_families()[family.value]
     if size is None:
@@ -403,8 +458,8 @@ def _choose_member(family: Said, size: Said | None) -> Said:
         return Said(known or names[0], family.place, why)
     spelt = [one for one in names if f"-{size.value.lower()}" in f"{one}-"]
     near = spelt or [one for one in names if _is_near(_find_sizes(one)[0], size.value)]
-    if not near and family.value in _load_phrases()["plain_families"].split():
-        return _choose_shape(size)
+    if not near and family.value not in _load_phrases()["other_families"].split():
+        return None
     if not near:
         wanted = f"{family.value} of {size.value}"
         raise _ask_for("family", size.place, wanted, ", ".join(names[:8]))
@@ -561,11 +616,30 @@ def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
     return PlanError(Fault(message, place or Place(TEXT), allowed))
 
 
+def _enlarge_cluster(said: dict[str, Said]) -> None:
+    """Enlarge a number of devices that is assumed until the model may fit."""
+    if (count := _count_holding(said)) > said["cluster.devices"].value:
+        why = f"{ASSUMED}nobody says how many; the model needs about so many"
+        said["cluster.devices"] = Said(count, Place(TEXT), why)
+
+
+def _count_holding(said: dict[str, Said]) -> int:
+    """Count the devices that hold a model and its optimizer: 8, 16, 32 and so on."""
+    model, limits = said["model"].value, _load_phrases()["limits"]
+    sizes = [said["sized"].value] if "sized" in said else [*_find_sizes(model)[:1]]
+    if not sizes or any("lora" in key for key in said):
+        return 8
+    device = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
+    memory = units.parse(device.get("memory"), "bytes") * Fraction(str(limits["share"]))
+    needed = units.parse(sizes[0], "parameters") * limits["bytes"] / memory
+    return next(8 << i for i in range(64) if 8 << i >= needed)
+
+
 def _derive_devices(said: dict[str, Said]) -> None:
     """Derive the number of devices from nodes and devices per node, or the reverse."""
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
-    if nodes and not nodes.value:
-        raise _ask_for("how many nodes", nodes.place, said["cluster.devices_per_node"].value)
+    if (some := said.pop("some nodes", None)) and not nodes and "cluster.devices" not in said:
+        nodes = Said(1, some.place, f"{ASSUMED}one node; nobody says how many")
     each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")
     if nodes and devices and each is None:
         if devices.value % nodes.value or (devices.value <= 8 and nodes.value > 1):
@@ -574,7 +648,7 @@ def _derive_devices(said: dict[str, Said]) -> None:
     elif nodes is not None:
         _add_assumptions(said, "cluster.devices_per_node")
         whole = nodes.value * said["cluster.devices_per_node"].value
-        if said.setdefault("cluster.devices", Said(whole, nodes.place)).value != whole:
+        if said.setdefault("cluster.devices", Said(whole, nodes.place, nodes.why)).value != whole:
             raise _ask_for("number", nodes.place, "devices", whole)
     elif each or alone or "memory" in said:
         degrees = [
@@ -595,7 +669,15 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     Raises:
         PlanError: numbers that contradict each other, or of which something is missing.
     """
-    length = said.get(LENGTH)
+    bare, examples = said.pop("bare", None), said.pop("examples", None)
+    if bare and (LENGTH in said or not {"training.tokens", "each", "steps"} & {*said}):
+        raise _ask_for("bare", bare.place, bare.value // 1024)
+    if bare:
+        why = f"{ASSUMED}{bare.value // 1024}k alone is the length"
+        said[LENGTH] = bare._replace(why=why)
+    of, length = said.pop("example", None), said.get(LENGTH)
+    if of and length is None:
+        length = said[LENGTH] = of._replace(why=f"{ASSUMED}as long as an example")
     each = length.value if length else min(_find_longest(said) or USUAL_SEQUENCE, USUAL_SEQUENCE)
     if length and each < _load_phrases()["limits"]["length"]:
         raise _ask_for("length", length.place, each)
@@ -624,6 +706,12 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         told = said.setdefault("training.tokens", Said(made, steps.place, f"{steps.value} steps"))
         if told.value != made:
             raise _ask_for("number", steps.place, "tokens", made)
+    if examples and ("training.tokens" in said or not (tuned or of)):
+        raise _ask_for("examples", examples.place, examples.value)
+    if examples:
+        size = of.value if of else each
+        why = f"{'' if of else ASSUMED}{examples.value} examples of {size} tokens"
+        said["training.tokens"] = Said(examples.value * size, examples.place, why)
     tokens = said.get("training.tokens")
     count = tokens and units.parse(str(tokens.value), "tokens")
     if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and length):
@@ -640,7 +728,8 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         if (tokens := said.get("training.tokens")) is None:
             raise _ask_for("epochs", epochs.place)
         whole = int(units.parse(str(tokens.value), "tokens") * epochs.value)
-        why = f"{epochs.value} epochs of {tokens.value}"
+        why = f"{epochs.value} epochs of {tokens.why.removeprefix(ASSUMED) or tokens.value}"
+        why = ASSUMED + why if tokens.why.startswith(ASSUMED) else why
         said["training.tokens"] = Said(whole, tokens.place, why)
 
 
@@ -655,6 +744,11 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     Raises:
         PlanError: it may be the price of a device or of a node.
     """
+    money = said.get("money")
+    spent = {*asked} & {*ANSWERED, "tokens-by-deadline"} or "price" in said
+    if money and not spent and Fraction(money.value) < _load_phrases()["limits"]["hourly"]:
+        why = f"{ASSUMED}${money.value} alone is the price of a device for an hour"
+        said["price"] = said.pop("money")._replace(why=why)
     price, whole = said.pop("price", None), said.pop("node price", None)
     cloud, each = said.pop("cloud", None), said.get("cluster.devices_per_node")
     kind = said.get("cluster.accelerator")
@@ -673,7 +767,7 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         why = f"${whole.value} for {each.value} devices"
         said["cluster.price"] = Said(f"{amount} USD/h", whole.place, why)
     elif price:
-        said["cluster.price"] = Said(f"{price.value} USD/h", price.place)
+        said["cluster.price"] = Said(f"{price.value} USD/h", price.place, price.why)
     if {"cluster", "cluster.price", "cluster.provider"} & said.keys():
         return
     if not ({"budget", "money"} & said.keys() or "cost" in asked):
@@ -684,6 +778,25 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     elif "time" not in asked and (cloud or "cost" in asked or "training.tokens" not in said):
         place = cloud.place if cloud else Place(TEXT)
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
+
+
+def _add_network(said: dict[str, Said]) -> None:
+    """Convert the bandwidth of a network, of a device or of a node, to that of a device."""
+    rate, of = said.pop("network", None), said.pop("network of", None)
+    if rate is None:
+        return
+    limits, value = _load_phrases()["limits"], units.parse(rate.value, "bytes/s")
+    most, least = (units.parse(limits[one], "bytes/s") for one in ("card", "ethernet"))
+    whole = of.value == "node" if of and of.value != "ethernet" else value > most
+    whole = whole or bool(of and of.value == "ethernet" and value <= least)
+    why = "" if of and of.value != "ethernet" else f"{ASSUMED}{rate.value} of each "
+    why += f"{'node' if whole else 'device'}; nobody says of which" if why else ""
+    if whole:
+        _add_assumptions(said, "cluster.devices_per_node")
+        each = said["cluster.devices_per_node"].value
+        amount = plain_text(units.parse(rate.value, "bytes/s") * 8 / each / 10**9)
+        rate = rate._replace(value=f"{amount} Gb/s")
+    said["cluster.network.bandwidth"] = rate._replace(why=why)
 
 
 def _assume_tokens(said: dict[str, Said], about: str) -> None:
@@ -728,7 +841,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         said["questions"] = Said([{"compute-optimal": spent}], Place(TEXT))
         return
     names = [one for one in asked if one in ANSWERED]
-    depends = {"time", "cost", "hours"} & {*asked} or (names and limits)
+    depends = {"time", "cost", "hours", "energy", "carbon"} & {*asked} or (names and limits)
     if depends and not tokens and "tokens-by-deadline" not in asked:
         if not trained:
             raise _ask_for("tokens", None, "fine-tuning")
@@ -1070,6 +1183,9 @@ def _parse_slot(name: str, text: str) -> Any:
         return f"{_load_phrases()['words'].get(count, 1 if count in ('a', 'an') else count)} {unit}"
     if name == "percent":
         return text if Fraction(text) <= 1 else f"{text}%"
+    if name == "power":
+        front, power = re.fullmatch(r"(?:(.+?)\s*[x×*·]\s*)?10\s*\D+(\d+)", text).groups()  # type: ignore[union-attr]
+        return f"{front or 1}e{power}"
     if name == "half":
         return int(text) // 2 or None
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
