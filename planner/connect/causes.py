@@ -65,7 +65,7 @@ def explain_gap(result: Result, quantity: str, gap: Fraction, most: int = 3) -> 
 
     Returns:
         A sentence for each cause, the nearest in size first; if there is none, one that no setting
-            explains the gap.
+        explains the gap.
     """
     declared, sign, would = result[quantity].declared, "−", "would save"
     if gap > 0:

@@ -121,7 +121,7 @@ class Row:
 
     @property
     def ratio(self) -> Fraction | None:
-        """Return planned over measured; None where either is missing or nothing was measured."""
+        """Return planned over measured; None if the plan has no value or the measured one is 0."""
         if self.planned is None or not self.measured:
             return None
         return Fraction(self.planned) / self.measured

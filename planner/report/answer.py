@@ -269,7 +269,7 @@ class Overview:
 
         Returns:
             The number and its unit as printed, the ends of the interval as text, and ``whisker``
-                and ``limit`` as positions on ``SCALE``, per cent.
+            and ``limit`` as positions on ``SCALE``, per cent.
         """
         quantity = self.result.get(identifier)
         if quantity is None or quantity.absent is not None:
@@ -588,7 +588,7 @@ def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Dat
 
     Returns:
         Label, id, look, start ``x`` and ``width`` of each part, the last two in per cent of the
-            whole.
+        whole.
     """
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:

@@ -138,7 +138,7 @@ class Plane:
 
         Returns:
             Position, anchor and text of each label that has room, and the path ``tie`` to its
-                point, empty for a near label.
+            point, empty for a near label.
         """
         found = []
         for point, text in wanted:

@@ -192,7 +192,7 @@ def _build_instance(quantity: Quantity, generic: Box, plain: str) -> Data:
 
     Returns:
         The value, the formula with symbols and with numbers, and ``alike``, equal for rows to
-            merge.
+        merge.
     """
     symbolic, numeric = quantity.boxes
     text, figures = _typeset_value(quantity.value), TEXT.write(numeric)

@@ -99,8 +99,7 @@ def explain_as_data(
 
     Returns:
         One entry: ``quantity`` with the ``inputs`` of its formula, each expanded once;
-            ``quantities``, all that match the pattern; or ``input``, with the quantities that use
-            it.
+        ``quantities``, all that match the pattern; or ``input``, with the quantities that use it.
 
     Raises:
         PlanError: a negative depth, or a name or pattern that matches nothing.

@@ -206,6 +206,8 @@ def _get_byte_cache(escape: bool) -> Any:
     from jinja2 import FileSystemBytecodeCache
 
     class Quiet(FileSystemBytecodeCache):
+        """A cache that is left as it is where it cannot be written."""
+
         def dump_bytecode(self, bucket: Any) -> None:
             with suppress(OSError):
                 super().dump_bytecode(bucket)

@@ -280,7 +280,7 @@ def columns_of(
 
     Returns:
         The heads (the unit of the objective, GiB), and the cells of each layout; GiB alone if
-            memory is the objective.
+        memory is the objective.
     """
     memory = [numbers.text(layout.values[MEMORY] / GIB, style="table") for layout in layouts]
     if found.by == MEMORY:

@@ -215,17 +215,20 @@ def write_python(
     calls = {key for key, value in held.items() if CALL.fullmatch(value)}
 
     def call_of(key: str) -> str | None:
+        """Find the nearest call that takes a key as an argument; None if there is none."""
         steps = key.split(".")
         above = (".".join(steps[:end]) for end in range(len(steps) - 1, 0, -1))
         found = next((one for one in above if one in calls), None)
         return found if found and said[found].endswith(OPEN) else None
 
     def worth(value: Any) -> str:
+        """Write a value: calls and members of rows as they are, all else as a literal."""
         if isinstance(value, list) and any(isinstance(one, (str, list)) for one in value):
             return f"[{', '.join(map(worth, value))}]"
         return value if isinstance(value, str) and value in written else to_literal(value)
 
     def line(key: str) -> str:
+        """Write the value of a key; a call with its arguments, on several lines if it is long."""
         call = CALL.fullmatch(said[key]) if key in calls else None
         if call is None:
             return worth(said[key])

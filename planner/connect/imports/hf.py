@@ -191,7 +191,7 @@ def _check_depth(node: Any, place: Place | None) -> None:
     """Refuse a configuration that is nested more than ``DEEPEST`` levels deep.
 
     Raises:
-        PlanError: it is.
+        PlanError: the configuration has more levels.
     """
     level = [node]
     for _ in range(DEEPEST):
@@ -285,6 +285,7 @@ def parse_config(text: str, place: Place | None = None) -> Any:
     """Parse the JSON text of a configuration; its faults become ours."""
 
     def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Make a mapping of pairs; refuse a key that occurs twice."""
         made = dict(found)
         if len(made) != len(found):
             counts = Counter(key for key, _ in found)

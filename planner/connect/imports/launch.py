@@ -355,6 +355,7 @@ def _derive_keys(
     of_plan, of_asked = (keys, asked) if before is None else (before, None)
 
     def hear(rows: Iterable[Mapping[str, Any]]) -> None:
+        """Read rows in order; those below a condition only if it holds or may hold."""
         for row in rows:
             key, about = next(iter(row.items()))
             if key in CONDITIONS:
@@ -389,6 +390,7 @@ def _read_mesh(said: LaunchValues) -> dict[str, Any]:
     """Read the sizes of a layout and of a batch from the axes of MaxText's mesh."""
 
     def size(axis: str) -> int:
+        """Multiply the sizes of an axis within and between slices; 1 where neither is a number."""
         both = (said.get(f"{where}_{axis}_parallelism", 1) for where in ("ici", "dcn"))
         return prod(one for one in both if isinstance(one, int) and one > 0)
 
@@ -507,8 +509,8 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
 
     Returns:
         The value of the option itself if the row has no words. Otherwise the value whose words are
-            all in the file, the one with most of them if several are; else the one that needs no
-            words; else None.
+        all in the file, the one with most of them if several are; else the one that needs no words;
+        else None.
 
     Raises:
         PlanError: the option has a value that no word of the row matches.
@@ -578,7 +580,7 @@ def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> S
 
     Returns:
         Layers by stage, virtual ones one by one where embedding and loss count as layers; None if
-            the file does not state them.
+        the file does not state them.
 
     Raises:
         PlanError: the layers do not divide over the stages.

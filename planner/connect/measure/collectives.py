@@ -118,6 +118,7 @@ def _time_job(job: Collective, where: Any, seconds: float) -> list[float]:
     }[job.kind]
 
     def once() -> float:
+        """Time one call in all processes together; return the longest time, s."""
         dist.barrier()
         wait_for_device(where)
         start = time.perf_counter()

@@ -78,7 +78,8 @@ class ProductTime:
 
     Attributes:
         flops: FLOPs of the product.
-        small_dimension: the built-in figure for small dimensions.
+        small_dimension: the built-in depth at which products run at half of their rate, for each
+            TFLOP/s of a multiprocessor.
     """
 
     def __init__(self, job: Product, more: Document) -> None:

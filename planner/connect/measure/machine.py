@@ -266,7 +266,7 @@ def _time_uneven(
         found: the measurements, to which this adds a slowdown for each, at least 1.
         even: the product with an aligned width.
         rate: FLOP/s that it reached.
-        small: the fitted figure for small dimensions; None for the built-in one.
+        small: the fitted ``small_dimension``; None for the built-in one.
         seconds: the time for each of the two.
     """
     slowdown = 1.0

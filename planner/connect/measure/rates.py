@@ -56,6 +56,7 @@ def fit_products(
     }
 
     def disagreement(width: float) -> float:
+        """Compare the fastest and the slowest rate that products have under a width."""
         found = tried[width].values()
         return max(found) / min(found) - 1 if min(found) > 0 else float("inf")
 
