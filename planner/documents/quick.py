@@ -56,7 +56,7 @@ _SEPARATOR = re.compile(r"(?:[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
-_NAME = r"[A-Za-z]{2}[A-Za-z]*(?:[-_ ]?v?\d[\d.]*)?"  # of a model that is not built in
+_NAME = r"([A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
@@ -223,22 +223,25 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
     """Take a word that is not understood before a size for the name of a model that is not built
     in: ``codellama 34b``, ``gpt-4 1.8T``."""
     totals = sum("training.tokens" in (piece.values or ()) for piece in pieces)
+    refused = _load_phrases()["no names"].split()
     for at, (piece, after) in enumerate(pairwise(pieces)):
-        kinds, words = {*(after.values or ())}, text[piece.begin : piece.end]
+        begin, kinds = piece.begin, {*(after.values or ())}
         if totals > 1 and re.fullmatch(r"[\d.]+ ?T", text[after.begin : after.end], re.I):
             kinds = {"size"} if kinds == {"training.tokens"} else kinds
+        if piece.values is not None or "size" not in kinds or kinds - {"size", "experts"}:
+            continue
+        before = pieces[at - 1] if at else piece  # of gpt-4, gpt
+        if before.values is None or "family" in before.values:
+            joined = re.fullmatch(r"[A-Za-z]+[-_ ]?v?\d[\d.]*o?", text[before.begin : piece.end])
+            begin = before.begin if joined else begin
+        words = text[begin : piece.end]
         beside = re.fullmatch(r"[\s_:-]{0,2}", text[piece.end : after.begin])
-        if piece.values is not None or kinds != {"size"} or not beside:
-            continue
-        before, begin = pieces[at - 1].values or {} if at else {}, piece.begin
-        if re.fullmatch(r"v?\d[\d.]*o?", words) and {*before} == {"family"}:
-            pieces[at - 1] = pieces[at - 1]._replace(values={})
-            begin = pieces[at - 1].begin
-        elif not re.fullmatch(_NAME, words) or words.lower() in _load_phrases()["no names"].split():
-            continue
-        size = next(iter((after.values or {}).values()))
-        pieces[at] = Piece(begin, piece.end, {"named": text[begin : piece.end]})
-        pieces[at + 1] = after._replace(values={"size": size})
+        named = re.fullmatch(_NAME, words) if beside else None
+        if named and named[1].lower() not in refused:
+            pieces[at - 1] = before._replace(values={}) if begin < piece.begin else pieces[at - 1]
+            pieces[at] = Piece(begin, piece.end, {"named": words})
+            size = next(iter((after.values or {}).values()))
+            pieces[at + 1] = after._replace(values={**dict.fromkeys(kinds, True), "size": size})
     return pieces
 
 
@@ -322,7 +325,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
     elif {*without["counted"]} & {*asked} and not {"cluster", "cluster.devices"} & said.keys():
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-        _enlarge_cluster(said)
+        if (count := _count_holding(said)) > said["cluster.devices"].value:
+            said["cluster.devices"] = Said(count, Place(TEXT), ASSUMED + without["why"])
     _choose_device(said)
     if not {"cluster", "cluster.devices"} & said.keys():
         raise _ask_for("devices")
@@ -331,7 +335,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_assumptions(said, "cluster.carbon_intensity")
     _add_network(said)
     if (hybrid := said.pop("hybrid", None)) and "parallelism.replicate" not in said:
-        if "cluster.devices" not in said:
+        if "cluster" in said or "cluster.devices" not in said:
             raise _ask_for("hybrid", hybrid.place)
         count = said["cluster.devices"].value // _count_holding(said)
         why = f"{ASSUMED}as many as hold the model, each in whole nodes"
@@ -616,13 +620,6 @@ def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
     return PlanError(Fault(message, place or Place(TEXT), allowed))
 
 
-def _enlarge_cluster(said: dict[str, Said]) -> None:
-    """Enlarge a number of devices that is assumed until the model may fit."""
-    if (count := _count_holding(said)) > said["cluster.devices"].value:
-        why = f"{ASSUMED}nobody says how many; the model needs about so many"
-        said["cluster.devices"] = Said(count, Place(TEXT), why)
-
-
 def _count_holding(said: dict[str, Said]) -> int:
     """Count the devices that hold a model and its optimizer: 8, 16, 32 and so on."""
     model, limits = said["model"].value, _load_phrases()["limits"]
@@ -673,8 +670,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     if bare and (LENGTH in said or not {"training.tokens", "each", "steps"} & {*said}):
         raise _ask_for("bare", bare.place, bare.value // 1024)
     if bare:
-        why = f"{ASSUMED}{bare.value // 1024}k alone is the length"
-        said[LENGTH] = bare._replace(why=why)
+        said[LENGTH] = bare._replace(why=f"{ASSUMED}{bare.value // 1024}k alone is the length")
     of, length = said.pop("example", None), said.get(LENGTH)
     if of and length is None:
         length = said[LENGTH] = of._replace(why=f"{ASSUMED}as long as an example")
@@ -696,7 +692,9 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
             raise _ask_for("batch", step.place, exact_text(step.value))
         count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
         if devices is not None and count > devices.value:
-            count = round(count / devices.value) * devices.value
+            shares = (devices.value >> i for i in range(64) if devices.value % 2**i == 0)
+            near = (round(count / share) * share for share in shares)
+            count = next((one for one in near if _is_near(str(one), str(count), "1")), count)
         why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
         said[BATCH] = Said(count, step.place, why)
     if (steps := said.pop("steps", None)) is not None:
@@ -782,21 +780,20 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
 
 def _add_network(said: dict[str, Said]) -> None:
     """Convert the bandwidth of a network, of a device or of a node, to that of a device."""
-    rate, of = said.pop("network", None), said.pop("network of", None)
-    if rate is None:
+    of = said.pop("network of", None)
+    if (rate := said.pop("network", None)) is None:
         return
-    limits, value = _load_phrases()["limits"], units.parse(rate.value, "bytes/s")
-    most, least = (units.parse(limits[one], "bytes/s") for one in ("card", "ethernet"))
-    whole = of.value == "node" if of and of.value != "ethernet" else value > most
-    whole = whole or bool(of and of.value == "ethernet" and value <= least)
-    why = "" if of and of.value != "ethernet" else f"{ASSUMED}{rate.value} of each "
-    why += f"{'node' if whole else 'device'}; nobody says of which" if why else ""
+    kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
+    whole, limit = kind == "node", _load_phrases()["limits"].get(kind)
+    if limit:  # nobody says whose
+        whole = (value > units.parse(limit, "bytes/s")) != (kind == "ethernet")
+        why = f"{ASSUMED}{rate.value} of each {'node' if whole else 'device'}; nobody says of which"
+        rate = rate._replace(why=why)
     if whole:
         _add_assumptions(said, "cluster.devices_per_node")
-        each = said["cluster.devices_per_node"].value
-        amount = plain_text(units.parse(rate.value, "bytes/s") * 8 / each / 10**9)
-        rate = rate._replace(value=f"{amount} Gb/s")
-    said["cluster.network.bandwidth"] = rate._replace(why=why)
+        each = value / said["cluster.devices_per_node"].value * 8 / 10**9
+        rate = rate._replace(value=f"{plain_text(each)} Gb/s")
+    said["cluster.network.bandwidth"] = rate
 
 
 def _assume_tokens(said: dict[str, Said], about: str) -> None:
