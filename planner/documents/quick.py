@@ -352,6 +352,10 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         said.setdefault("training.lora.base", bits._replace(value=base, why=ASSUMED + why))
     tuned = bool(said.pop("tuned", None) or adapted)
     _convert_tokens(said, tuned)
+    if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
+        why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
+        count = int(Fraction(spent.value) / (6 * size))
+        said["training.tokens"], spent = spent._replace(value=count, why=why), None
     mfu = said.get("time.mfu")
     if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
         raise _ask_for("mfu", mfu.place, mfu.value)
