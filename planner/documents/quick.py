@@ -239,7 +239,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
         named = re.fullmatch(_NAME, words) if beside else None
         if named and named[1].lower() not in refused:
             pieces[at - 1] = before._replace(values={}) if begin < piece.begin else pieces[at - 1]
-            pieces[at] = Piece(begin, piece.end, {"named": words})
+            pieces[at] = Piece(begin, piece.end, {"model name": words})
             size = next(iter((after.values or {}).values()))
             pieces[at + 1] = after._replace(values={**dict.fromkeys(kinds, True), "size": size})
     return pieces
@@ -345,7 +345,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
-    if bits := said.pop("bits", None):
+    if bits := said.pop("weight format", None):
         base, why = _load_phrases()["formats"][bits.value]
         if not adapted or said.get("training.lora.base", bits).value not in (bits.value, base):
             raise _ask_for("bits", bits.place, bits.value)
@@ -382,7 +382,11 @@ def _choose_model(said: dict[str, Said]) -> None:
     """
     if (shape := _build_shape(said)) is not None:
         said["model"] = shape
-    size, family, named = said.pop("size", None), said.pop("family", None), said.pop("named", None)
+    size, family, named = (
+        said.pop("size", None),
+        said.pop("family", None),
+        said.pop("model name", None),
+    )
     active, experts = said.pop("active", None), said.pop("experts", None)
     trait, given = said.pop("trait", None), size is not None
     if family is not None:
@@ -670,7 +674,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     Raises:
         PlanError: numbers that contradict each other, or of which something is missing.
     """
-    bare, examples = said.pop("bare", None), said.pop("examples", None)
+    bare, examples = said.pop("length alone", None), said.pop("examples", None)
     if bare and (LENGTH in said or not {"training.tokens", "each", "steps"} & {*said}):
         raise _ask_for("bare", bare.place, bare.value // 1024)
     if bare:
