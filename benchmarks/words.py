@@ -31,13 +31,13 @@ PARTICIPLE = re.compile(r"(ed|ought|ound|iven|own|aken|made|said|told|kept|held|
 #: The worst value that each figure may have, and whether a larger value is better.
 BOUNDS = {
     "named by one word, %": (15.0, False),
-    "begin with a verb, %": (85.0, True),
-    "one bare participle": (4.0, False),
+    "begin with a verb, %": (86.0, True),
+    "one bare participle": (0.0, False),
     "top-level names in more than one module, %": (2.0, False),
-    "public with three arguments and Args:, %": (59.0, True),
+    "public with three arguments and Args:, %": (98.0, True),
     "docstrings that begin with a verb, %": (98.0, True),
-    "docstring lines, %": (11.5, True),
-    "imports under another name": (6.0, False),
+    "docstring lines, %": (15.0, True),
+    "imports under another name": (0.0, False),
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
