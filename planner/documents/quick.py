@@ -108,8 +108,6 @@ def parse_quick(text: str) -> Node:
         PlanError: what is not understood, is said twice, is missing or may mean two things, at its
             column.
     """
-    if len(text) > LONGEST:
-        raise PlanError(Fault("too much text", Place(TEXT), f"at most {LONGEST} characters"))
     corrected = correct_spelling(text)[0]
     documents: list[Node] = []
     errors: list[PlanError] = []
@@ -131,7 +129,13 @@ def parse_quick(text: str) -> Node:
 
 
 def correct_spelling(text: str) -> tuple[str, list[str]]:
-    """Correct misspelt technical words; return the text, and each correction in words."""
+    """Correct misspelt technical words; return the text, and each correction in words.
+
+    Raises:
+        PlanError: the text is longer than ``LONGEST``.
+    """
+    if len(text) > LONGEST:
+        raise PlanError(Fault("too much text", Place(TEXT), f"at most {LONGEST} characters"))
     corrections: list[str] = []
 
     def correct(found: re.Match[str]) -> str:
