@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -157,7 +157,7 @@ def list_ignored(text: str) -> list[str]:
     text = correct_spelling(text)[0]
     return [
         text[begin:end]
-        for begin, end, values, _ in next(_list_splits(text))
+        for begin, end, values, _ in _list_splits(text)[0]
         if values is not None and "ignored" in values
     ]
 
@@ -166,7 +166,7 @@ def split_alternatives(text: str) -> list[str]:
     """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, into
     the two texts that it means; other texts stay whole."""
     text = correct_spelling(text)[0]
-    pieces = next(_list_splits(text))
+    pieces = _list_splits(text)[0]
     for at, piece in enumerate(pieces[1:-1], 1):
         if (
             text[piece.begin : piece.end].lower().rstrip(".")
@@ -191,7 +191,7 @@ def split_alternatives(text: str) -> list[str]:
 
 def list_asked(text: str) -> list[str]:
     """List the quantities that a text asks for, such as ``time.device_hours``."""
-    pieces = next(_list_splits(correct_spelling(text)[0]))
+    pieces = _list_splits(correct_spelling(text)[0])[0]
     return [one.values["show"] for one in pieces if one.values and "show" in one.values]
 
 
@@ -934,8 +934,9 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
     return whole({key: tree[key] for key in ORDER if key in tree})
 
 
-def _list_splits(text: str) -> Iterator[list[Piece]]:
-    """Yield the splits of a text into pieces that cost least, a few at most."""
+@lru_cache(maxsize=4)
+def _list_splits(text: str) -> tuple[list[Piece], ...]:
+    """List the splits of a text into pieces that cost least, a few at most."""
     options: dict[int, list[Piece]] = {}
     reached = [0]
     for at in reached:  # grows
@@ -950,14 +951,14 @@ def _list_splits(text: str) -> Iterator[list[Piece]]:
         pairs = zip(options[at], sums, strict=True)
         best[at] = [piece for piece, cost in pairs if cost == costs[at]]
     begun: list[list[Piece]] = [[]]
-    for _ in range(MOST_SPLITS):
-        if not begun:
-            return
+    splits: list[list[Piece]] = []
+    while begun and len(splits) < MOST_SPLITS:
         pieces = begun.pop()
         while (at := pieces[-1].end if pieces else 0) < len(text):
             begun += [[*pieces, other] for other in reversed(best[at][1:])]
             pieces.append(best[at][0])
-        yield _join_unknown(text, pieces)
+        splits.append(_join_unknown(text, pieces))
+    return tuple(splits)
 
 
 def _add_costs(one: Cost, other: Cost) -> Cost:

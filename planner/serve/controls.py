@@ -144,7 +144,7 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
     found = {}
     for key in keys:
         one = list_settings()[key]
-        value = _read_stated(text, key)
+        value = read_stated(text, key)
         rule = "" if plan is None else _by_rule(plan, one)
         own = plan.get(key) if plan is not None else None
         sizes = _list_values(plan, one, own) if one.kind == "sizes" and plan is not None else None
@@ -153,7 +153,7 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
     return found
 
 
-def _read_stated(text: Node | None, key: str) -> str | None:
+def read_stated(text: Node | None, key: str) -> str | None:
     """Return the value of a key as the document has it; of a mapping the document that it
     extends."""
     node = text

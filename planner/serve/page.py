@@ -137,7 +137,8 @@ def change_text(body: Body) -> dict[str, Any]:
     text = write_keys(body["text"], {**renamed, **brought, **changes})
     text, followed = make_valid(text, changes, body["text"], brought)
     own = {**{one["key"]: one["undo"][one["key"]] for one in followed}, **brought}
-    left = {key: value for key, value in own.items() if value != _read_stated(text, key)}
+    node = yaml_nodes.parse_yaml(text, NAME)
+    left = {key: value for key, value in own.items() if value != controls.read_stated(node, key)}
     answer = answer_plan({**body, "text": text})
     return {
         "text": text,
@@ -182,22 +183,16 @@ def make_valid(
         key: (None, value, "it only followed the model before") for key, value in brought.items()
     }
     moved |= {one.key: (one.before, values[one.key], one.why) for one in found}
-    followed = []
+    followed, (old, new) = [], (yaml_nodes.parse_yaml(each, NAME) for each in (before, text))
     for key, (value, after, why) in moved.items():
-        stated = _read_stated(before, key)
-        if key in brought and stated == _read_stated(text, key):
+        stated = controls.read_stated(old, key)
+        if key in brought and stated == controls.read_stated(new, key):
             continue
         shown = map(format_option, (stated if key in brought else value, after))
         label = known[key].label if key in known else trim_key(key)
         one = {"key": key, "label": label, "changed": " → ".join(shown)}
         followed.append({**one, "why": clean(why, 200), "undo": {**held, key: stated}})
     return text, followed
-
-
-def _read_stated(text: str, key: str) -> str | None:
-    """Return a value as the text states it, None where it does not."""
-    value: str | None = controls.shown_in(yaml_nodes.parse_yaml(text, NAME), None, [key])[key].value
-    return value
 
 
 def write_keys(text: str, changes: Mapping[str, Any]) -> str:

@@ -152,14 +152,14 @@ class _Plans:
         failures, left = 0, rows
         while len(left) >= FEWEST and failures < MOST_FAILURES:
             run = Lockstep(len(left), len(left) // 2)
-            with pause_caches():
-                self.follow_first(left, along, run)
+            self.follow_first(left, along, run)
             few = np.count_nonzero(run.active) < max(FEWEST, len(left) * LEAST_SHARE)
             failures += int(few)
             left = left[~run.active]
         for row in left.tolist():
             self._complete_plan(row)
 
+    @pause_caches()  # which would keep numbers of one run for another
     def follow_first(self, rows: Array, along: Sequence[int], run: Lockstep) -> None:
         """Complete the plan of the first lane, for all lanes that stay active.
 
