@@ -200,8 +200,8 @@ class Lanes:
 
     def __format__(self, spec: str) -> str:
         if spec or self.below != 1 or self.run.ended:
-            return format(self.settle(), spec)
+            return str(self.settle().__format__(spec))  # as the number itself is written
         return self.run.mark_text(self)
 
     def __str__(self) -> str:
-        return format(self)
+        return self.__format__("")
