@@ -10,12 +10,12 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, require_extra
 from planner.cli.completion import SHELLS
@@ -58,28 +58,63 @@ class Command(NamedTuple):
         parser.set_defaults(handler=self.handler)
 
 
+#: What commands.yaml says: the arguments that commands share, and the commands.
+_ROWS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+#: The lists and the types that its arguments name.
+CHOICES = {
+    "frameworks": FORMATS,
+    "schedulers": SCHEDULERS,
+    "shells": SHELLS,
+    "sources": ("huggingface", *LAUNCHED, *TRAINERS, "eleuther"),
+}
+TYPES = {"int": int, "float": float}
+
+
+def _list_args(rows: Iterable[str | dict[str, Any]]) -> Iterator[Argument]:
+    """Yield the arguments of some rows; a word stands for arguments that commands share."""
+    for row in rows:
+        if isinstance(row, str):
+            yield from _list_args(_ROWS["shared"][row])
+        elif "formats" in row:
+            names = row["formats"]
+            yield from _list_args(
+                [{"--format": "output format", "choices": names, "default": names[0]}]
+            )
+        else:
+            yield _make_arg(row)
+
+
+def _make_arg(row: dict[str, Any]) -> Argument:
+    """Make an argument of its row, whose first key has its names and what stands for its value."""
+    (said, help), *options = row.items()
+    how, words = dict(options), said.split()
+    flags = [word.rstrip(",") for word in words if word.startswith("-")]
+    names = tuple(flags or words[:1])
+    if flags == words and "choices" not in how:
+        return names, {"action": "store_true", "help": help}
+    if how.pop("repeatable", False):
+        help, how = f"{help}; repeatable", {"action": "append", "default": [], **how}
+    if "type" in how:
+        how["type"] = TYPES[how["type"]]
+    if isinstance(how.get("choices"), str):
+        how["choices"] = CHOICES[how["choices"]]
+    return names, {"metavar": " ".join(words[len(names) :]) or None, "help": help, **how}
+
+
+#: Options of every command.
+EVERYWHERE = tuple(_list_args(["everywhere"]))
 #: The commands by name, in the order in which help lists them.
 COMMANDS: dict[str, Command] = {}
 
 
-def add_cmd(
-    name: str, help: str, *arguments: Argument, examples: tuple[str, ...] = ()
-) -> Callable[[Handler], Handler]:
-    """Register a function as a command, by a decorator.
-
-    Args:
-        name: typed behind `plan.py`.
-        help: one sentence.
-        arguments: options and their help, in the order of ``--help``.
-        examples: command lines below the help.
-
-    Returns:
-        The decorator; the function stays callable by its own name.
-    """
+def add_cmd(name: str) -> Callable[[Handler], Handler]:
+    """Return a decorator that registers a function as the handler of a command of commands.yaml."""
 
     def add(handler: Handler) -> Handler:
         """Register the function; it stays callable by its own name."""
-        COMMANDS[name] = Command(help, arguments, handler, examples)
+        row = _ROWS["commands"][name]
+        arguments = tuple(_list_args(row.get("arguments", ())))
+        COMMANDS[name] = Command(row["help"], arguments, handler, tuple(row.get("examples", ())))
         return handler
 
     return add
@@ -104,83 +139,6 @@ def format_faults(faults: Sequence[Fault], how: str) -> str:
     from planner.base import fault_formats
 
     return fault_formats.WRITERS[how](fault_formats.list_fault_rows(faults), fault_formats.RULES)
-
-
-def make_arg(names: str, help: str | None = None, **how: Any) -> Argument:
-    """Build an argument of a command.
-
-    Args:
-        names: names and value as help prints them, such as ``-o, --output FILE``.
-        help: its help text.
-        how: further options of ``add_argument``.
-    """
-    words = names.split()
-    flags = [word.rstrip(",") for word in words if word.startswith("-")] or words[:1]
-    metavar = " ".join(words[len(flags) :]) or None
-    return tuple(flags), {"metavar": metavar, "help": help, **how}
-
-
-def many(names: str, help: str, **how: Any) -> Argument:
-    """Build an option that may be repeated."""
-    return make_arg(names, f"{help}; repeatable", action="append", default=[], **how)
-
-
-def flag(name: str, help: str) -> Argument:
-    """Build an option without a value."""
-    return (name,), {"action": "store_true", "help": help}
-
-
-def make_format(*names: str, help: str = "output format") -> Argument:
-    """Build the option ``--format``, whose default is the first name."""
-    return make_arg("--format", help, choices=names, default=names[0])
-
-
-#: The format of faults: a line each on standard error, or for programs on standard output.
-FAULTS = make_arg(
-    "--format",
-    "errors as lines, GitHub annotations, SARIF 2.1.0 or JSON, each with its file and line",
-    dest="faults",
-    choices=("text", "github", "sarif", "json"),
-    default="text",
-)
-#: The file that a command writes instead of standard output, or files whose endings pick formats.
-OUTPUT = "-o, --output FILE"
-EVERYWHERE = (
-    make_arg(
-        "--root DIR", "read no file outside this folder, whatever documents, links and reports name"
-    ),
-    flag("--no-defaults", "ignore the trainplan.yaml of the plan's folders"),
-    flag(
-        "--progress",
-        "report progress on standard error after two seconds, even if it is not a terminal",
-    ),
-    flag("--debug", "print a traceback if the program itself fails"),
-)
-PLAN = (
-    make_arg(
-        "plan PLAN.yaml", "a plan document, or the name of a built-in plan; -: standard input"
-    ),
-    many("--set KEY=VALUE", "override a key of the plan"),
-)
-#: Options of a layout search.
-FINDING = (
-    make_arg(
-        "--for",
-        "only search layouts that this framework can start",
-        dest="launcher",
-        choices=FORMATS,
-    ),
-    make_arg(
-        "--margin p95|SHARE|0",
-        "memory margin of a layout search and of --require-fit: the 95th percentile of published "
-        "measurements (p95, default), a share above the prediction, or the prediction (0)",
-    ),
-)
-
-
-TEMPLATES = make_arg(
-    "--templates DIR", "a folder of Jinja templates, each in the place of ours of the same name"
-)
 
 
 def _load_plan(options: argparse.Namespace, searched: bool = False) -> Plan:
@@ -228,37 +186,7 @@ def _check_top(top: int | None) -> None:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
 
 
-@add_cmd(
-    "report",
-    "evaluate a plan, print a summary, write reports",
-    *PLAN,
-    many(
-        OUTPUT,
-        "write a report; .md, .html, .json or .txt picks the format; trace.json is the timeline of "
-        "a step, which Perfetto opens",
-    ),
-    make_arg(
-        "--format",
-        "print the report in this format",
-        choices=("text", "md", "html", "json", "trace"),
-    ),
-    many(
-        "--only QUANTITY",
-        "a result in JSON of this quantity alone, by id or as explain takes it: time.mfu, mfu; "
-        "memory. is all that begin so",
-    ),
-    make_arg(
-        "--print",
-        "print the plan with all names and defaults resolved",
-        choices=("resolved",),
-        dest="show",
-    ),
-    flag(
-        "--require-fit", "exit with status 1 if the plan does not fit into memory (with --margin)"
-    ),
-    *FINDING,
-    TEMPLATES,
-)
+@add_cmd("report")
 def _run_report(options: argparse.Namespace) -> int | str:
     """Print and write the report of a plan, or print the sizes of a model.
 
@@ -319,20 +247,7 @@ def _print_missed(result: Any) -> bool:
     return bool(result.questions.missed)
 
 
-@add_cmd(
-    "quick",
-    "answer a line of text and print the plan that it describes",
-    make_arg(
-        "text TEXT",
-        'such as "llama3-8b on 64 h100, 2T tokens, tp8 zero1"; see docs/quick.md',
-        nargs="+",
-    ),
-    many(
-        OUTPUT,
-        "write the plan (.yaml), or a report (.md, .html, .json, .txt, trace.json)",
-    ),
-    make_format("text", "md", "html", "json"),
-)
+@add_cmd("quick")
 def _run_quick(options: argparse.Namespace) -> int | str:
     """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
@@ -397,13 +312,7 @@ def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:
     return study.read_study(file, overrides)
 
 
-@add_cmd(
-    "validate",
-    "check documents against schema and cross-field rules",
-    make_arg("files FILE", "documents of any kind; folders are searched for plans", nargs="+"),
-    many("--set KEY=VALUE", "override a key of a plan"),
-    FAULTS,
-)
+@add_cmd("validate")
 def _run_validate(options: argparse.Namespace) -> int:
     """Validate every document, and report all faults at the end.
 
@@ -441,20 +350,7 @@ def _run_validate(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "explain",
-    "print the derivation of one quantity",
-    *PLAN,
-    make_arg(
-        "quantity QUANTITY",
-        "an id, part of one, or a label: time.mfu, mfu, days, training time; memory. lists all "
-        "that start with memory.",
-        nargs="+",
-    ),
-    make_arg("--depth N", "levels to print: 1 is the quantity alone; all (default: 2)"),
-    flag("--symbolic", "in the plan's basic symbols, term by term, with the published equation"),
-    make_format("text", "json"),
-)
+@add_cmd("explain")
 def _run_explain(options: argparse.Namespace) -> str:
     """Return the derivation of a quantity.
 
@@ -474,14 +370,7 @@ def _run_explain(options: argparse.Namespace) -> str:
     return explain(result, asked, depth, options.symbolic)
 
 
-@add_cmd(
-    "sensitivity",
-    "print the sensitivity of a quantity to every input",
-    *PLAN,
-    make_arg("quantity QUANTITY", "such as time.training_days"),
-    make_arg("--top N", "inputs of each kind to print; all", type=int),
-    make_format("text", "json"),
-)
+@add_cmd("sensitivity")
 def _run_sensitivity(options: argparse.Namespace) -> str:
     """Return the sensitivity of a quantity."""
     from planner.questions import sensitivity
@@ -496,52 +385,7 @@ def _run_sensitivity(options: argparse.Namespace) -> str:
     return writer(found, options.top)
 
 
-@add_cmd(
-    "solve",
-    "answer an inverse question",
-    *PLAN,
-    make_arg(
-        "question QUESTION",
-        "largest-model, largest-model-by-deadline, largest-batch, longest-context, "
-        "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; omit it with --vary",
-        nargs="?",
-    ),
-    make_arg("--vary KEY", "the key to vary"),
-    many("--until 'QUANTITY<=VALUE'", "a limit (<= or >=)"),
-    make_arg("--maximize QUANTITY", "maximise this quantity within the limits"),
-    make_arg("--minimize QUANTITY", "minimise this quantity within the limits"),
-    make_arg("--deadline TIME", "such as '30 days'"),
-    make_arg(
-        "--with-layout auto",
-        "auto searches for the best layout at each value, own keeps the plan's; by default "
-        "auto for largest-model and where the plan leaves its layout open",
-    ),
-    make_arg(
-        "--margin p95|SHARE|0",
-        "memory margin: p95, the 95th percentile of published measurements (default); a share "
-        "above the prediction such as 5%%; 0, none",
-    ),
-    make_arg(
-        "--family MODEL", "the model whose shape largest-model scales; the plan's own by default"
-    ),
-    make_arg(
-        "--accelerators NAME[=PRICE],…",
-        "accelerators for cheapest (default: all built-in ones with a price)",
-    ),
-    make_arg(
-        "--budget AMOUNT",
-        "of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; default: what the "
-        "plan spends",
-    ),
-    flag(
-        "--unbounded",
-        "lift the default bounds: tensor parallelism within a node, the context that the model "
-        "was trained for, the critical batch, a run of three years",
-    ),
-    make_format("text", "json"),
-    make_arg("-o, --output PLAN.yaml", "write the plan with the answer"),
-    flag("--write", "edit the plan file in place: only the key of the answer changes"),
-)
+@add_cmd("solve")
 def _run_solve(options: argparse.Namespace) -> int | str:
     """Answer an inverse question, and write the answer into a plan on request; exit with status 1
     where no value meets the limits.
@@ -576,44 +420,7 @@ def _run_solve(options: argparse.Namespace) -> int | str:
     return OK if answer.holds else FAILED
 
 
-@add_cmd(
-    "search",
-    "rank the layouts of a plan",
-    *PLAN,
-    make_arg("--top N", "layouts shown (10)", type=int, default=10),
-    make_arg(
-        "--by QUANTITY",
-        "quantity to minimise: time.step_seconds, cost.total, memory.process, …",
-        default="time.step_seconds",
-    ),
-    many(
-        "--fix KEY[=VALUE]",
-        "fix a key of the layout, at the plan's value or at the given one",
-    ),
-    many(
-        "--vary KEY[=V1,V2]",
-        "values to try for a key of the layout or another one such as training.precision; "
-        "without values: all",
-    ),
-    many(
-        "--limit 'QUANTITY<=VALUE'", "a limit besides memory that a layout must satisfy (<= or >=)"
-    ),
-    *FINDING,
-    flag("--full", "include layouts that another layout beats in every respect"),
-    flag("--front", "list the Pareto front of memory and the minimised quantity"),
-    make_arg(
-        "--apply PLAN.yaml",
-        "write the best layout into this plan; nothing else changes",
-    ),
-    make_arg("--rank N", "with --apply: another layout, by its number, or simplest"),
-    make_format("text", "md", "html", "json", "csv"),
-    many(
-        OUTPUT,
-        "write the result; .html (with a chart of the search space), .md, .json, .csv or .txt "
-        "picks the format",
-    ),
-    TEMPLATES,
-)
+@add_cmd("search")
 def _run_search(options: argparse.Namespace) -> int:
     """Rank the layouts of a plan, and write one into a plan on request; exit with status 1 where
     none fits.
@@ -660,21 +467,7 @@ def _run_search(options: argparse.Namespace) -> int:
     return OK if found.best else FAILED
 
 
-@add_cmd(
-    "sweep",
-    "evaluate a grid of plans into a table",
-    make_arg("study STUDY.yaml", "a study document; - is standard input"),
-    many(OUTPUT, "the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
-    make_arg("--workers N", "processes on this machine; all cores by default", type=int),
-    make_arg(
-        "--on ADDRESS",
-        "a cluster to run on: dask://HOST:PORT or ray://HOST:PORT",
-    ),
-    flag("--restart", "start again instead of continuing a sweep that was stopped"),
-    # Of a study, whose keys are others than a plan's.
-    many("--set KEY=VALUE", "override a key of the study", dest="changes"),
-    TEMPLATES,
-)
+@add_cmd("sweep")
 def _run_sweep(options: argparse.Namespace) -> int:
     """Evaluate a study into a table and comparisons; exit with status 1 where no point is valid and
     within the limits.
@@ -736,21 +529,7 @@ def _hide_logs(debug: bool) -> Iterator[None]:
         logging.disable(level)
 
 
-@add_cmd(
-    "check",
-    "re-evaluate committed reports and report drift",
-    make_arg(
-        "paths PATH",
-        "reports or folders, searched through; the current folder by default. "
-        "None found below what is named is an error (exit 2)",
-        nargs="*",
-    ),
-    many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
-    flag("--all", "print every difference and the unchanged reports"),
-    flag("--write", "rewrite the reports that drifted; exit with status 0 if none is left"),
-    FAULTS,
-    TEMPLATES,
-)
+@add_cmd("check")
 def _run_check(options: argparse.Namespace) -> int:
     """Evaluate the plans of reports again; exit with status 1 where a report drifted or a
     requirement is missed."""
@@ -768,19 +547,7 @@ def _run_check(options: argparse.Namespace) -> int:
     return FAILED if any(finding.drift or finding.missed for finding in findings) else OK
 
 
-@add_cmd(
-    "diff",
-    "compare two plans or results",
-    make_arg(
-        "old A",
-        "a plan, a result (.json), a report (.md, .html) or REVISION:PATH; or a revision alone, "
-        "such as main: every plan of which any document changed since",
-    ),
-    make_arg("new B", "what to compare it with; default for a revision: the files here", nargs="?"),
-    many("--plans PATH", "of revisions: plans and folders of plans; all by default"),
-    make_format("text", "md", "json"),
-    flag("--all", "print every input and quantity that changed; JSON always has them"),
-)
+@add_cmd("diff")
 def _run_diff(options: argparse.Namespace) -> int | str:
     """Compare two plans or results, or the plans of two revisions; exit with status 1 where a
     changed plan misses a requirement.
@@ -819,21 +586,7 @@ def _run_diff(options: argparse.Namespace) -> int | str:
     return write(found, options.all)
 
 
-@add_cmd(
-    "import",
-    "turn a published configuration into a model document, or the arguments of a run into a plan",
-    make_arg("config CONFIG", "config.json, a file of arguments, or the arguments in quotes"),
-    make_arg(
-        "--from",
-        "what wrote it",
-        dest="source",
-        choices=("huggingface", *LAUNCHED, *TRAINERS, "eleuther"),
-        default="huggingface",
-    ),
-    flag("--plan", "import the whole run of a launch file as a plan, not only its model"),
-    many("--set KEY=VALUE", "for a trainer's file: the model, and settings that it does not have"),
-    make_arg(OUTPUT, "the document to write"),
-)
+@add_cmd("import")
 def _run_import(options: argparse.Namespace) -> int:
     """Write the document of an imported configuration, and remarks on it to standard error."""
     from planner.connect import imports
@@ -847,15 +600,7 @@ def _run_import(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "export",
-    "write the launch configuration of a framework",
-    *PLAN,
-    make_arg("--to", "the framework", required=True, choices=FORMATS),
-    make_arg("--job", "wrap it in a job file of this scheduler", choices=SCHEDULERS),
-    flag("--force", "write what can be expressed of a plan that the framework cannot run"),
-    make_arg(OUTPUT, "the file to write"),
-)
+@add_cmd("export")
 def _run_export(options: argparse.Namespace) -> int:
     """Write the launch configuration of a plan; exit with status 1 where the framework cannot run
     it."""
@@ -882,25 +627,7 @@ def _run_export(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "compare",
-    "compare a plan with the log of a run, or with its step time",
-    *PLAN,
-    make_arg("--log FILE", "a trainer's log, an event file of TensorBoard, CSV or JSON"),
-    make_arg("--step-time TIME", "instead of a log: the measured step time, such as 1.4s"),
-    make_arg("--warm-up N", "records to skip (default: 5, or half of a shorter log)", type=int),
-    TEMPLATES,
-    make_arg("--format", "the table alone in this format", choices=("text", "md", "json")),
-    many(
-        OUTPUT,
-        "write the plan's report with the comparison as a section; .md, .html or .json picks "
-        "the format, .txt (and any ending with --format) is the table alone",
-    ),
-    examples=(
-        "compare PLAN.yaml --log train.log",
-        "compare presets/llama70b_h100x1024.yaml --step-time 4.2s",
-    ),
-)
+@add_cmd("compare")
 def _run_compare(options: argparse.Namespace) -> int:
     """Compare a plan with a measured run, and write tables or reports.
 
@@ -941,23 +668,7 @@ def _run_compare(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "measure",
-    "measure this machine: an accelerator document from short benchmarks",
-    make_arg("-o, --output FILE.yaml", "the accelerator document to write"),
-    make_arg("--device", "the best by default", choices=("cuda", "cpu", "mps")),
-    make_arg("--name", "of the accelerator; the device's own by default"),
-    make_arg("--seconds N", "for all benchmarks (40)", type=float),
-    make_arg(
-        "--processes N",
-        "processes of the collectives: GPUs (all by default), or on a CPU any number",
-        type=int,
-    ),
-    make_arg(
-        "--extends NAME",
-        "a shipped accelerator whose datasheet holds; only shares of it are written",
-    ),
-)
+@add_cmd("measure")
 def _run_measure(options: argparse.Namespace) -> int:
     """Measure this machine."""
     from planner.cli.measure import run_measure
@@ -965,22 +676,7 @@ def _run_measure(options: argparse.Namespace) -> int:
     return run_measure(options)
 
 
-@add_cmd(
-    "calibrate",
-    "fit the rates of a cluster to the logs of runs on it",
-    make_arg(
-        "plans PLAN.yaml", "the plan of each run, or one of all; - is standard input", nargs="+"
-    ),
-    many(
-        "--log FILE",
-        "a trainer's log, an event file, CSV or JSON; of several plans as many, in their order",
-        required=True,
-    ),
-    many("--set KEY=VALUE", "override a key of every plan"),
-    make_arg("--warm-up N", "records to skip (default: 5, or half of a shorter log)", type=int),
-    make_arg(OUTPUT, "the cluster document to write"),
-    make_format("text", "json"),
-)
+@add_cmd("calibrate")
 def _run_calibrate(options: argparse.Namespace) -> int:
     """Fit the rates of a cluster to logs."""
     from planner.cli.calibrate import run_calibrate
@@ -988,19 +684,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
     return run_calibrate(options)
 
 
-@add_cmd(
-    "list",
-    "list the built-in presets",
-    make_arg(
-        "what",
-        "default: all",
-        nargs="?",
-        choices=(
-            *("models", "accelerators", "clusters", "schedules", "plans", "studies"),
-            *("precisions", "quantities", "aliases"),
-        ),
-    ),
-)
+@add_cmd("list")
 def _run_list(options: argparse.Namespace) -> str:
     """Return the table of what is built in."""
     from planner.cli.listing import format_listing
@@ -1008,22 +692,7 @@ def _run_list(options: argparse.Namespace) -> str:
     return format_listing(options.what)
 
 
-@add_cmd(
-    "tensor",
-    "print the size of a tensor in bytes",
-    make_arg("shape SHAPE", "its sides: 49152x12288; a side may have a suffix, as 48Kix12288"),
-    many(
-        "--precision NAME",
-        "a number format, or several with commas: fp32, bf16, half, mxfp8; by default each of "
-        "plan.py list precisions",
-    ),
-    make_format("text", "json"),
-    examples=(
-        "tensor 49152x12288 --precision fp32",
-        "tensor 49152x12288 --precision single,brain,mxfp8,nvfp4",
-        "tensor 8x4Kix12288",
-    ),
-)
+@add_cmd("tensor")
 def _run_tensor(options: argparse.Namespace) -> str:
     """Return the size of a tensor in each number format."""
     from planner.report import precisions
@@ -1032,25 +701,7 @@ def _run_tensor(options: argparse.Namespace) -> str:
     return (precisions.tensor_json if options.format == "json" else precisions.tensor)(shape, found)
 
 
-@add_cmd(
-    "matmul",
-    "analyse one matmul: FLOPs, bytes, bound, time",
-    make_arg(
-        "shape BxDxK",
-        "sides: X of B by D times W of D by K, 2BDK FLOPs; or batch x B x D x K, a batch of them",
-    ),
-    make_arg("--on ACCELERATOR", "a name or a document of an accelerator", required=True),
-    make_arg("--precision NAME", "the number format: bf16 (by default), fp32, fp16, fp8, mxfp8"),
-    flag("--backward", "include the backward pass: the gradients of X and of W, one matmul each"),
-    make_arg("--took TIME", "a measured time such as 60ms; prints its utilisation"),
-    make_format("text", "json"),
-    examples=(
-        "matmul 16384x32768x8192 --on h100-sxm-80gb",
-        "matmul 16384x32768x8192 --on h100-sxm-80gb --took 60ms --precision fp32",
-        "matmul 32x4096x128x4096 --on h100 --backward",
-        "matmul 1x8192x28672 --on a100 --format json",
-    ),
-)
+@add_cmd("matmul")
 def _run_matmul(options: argparse.Namespace) -> str:
     """Return the analysis of one matmul."""
     from planner.report import matmul, precisions
@@ -1061,16 +712,7 @@ def _run_matmul(options: argparse.Namespace) -> str:
     return (matmul.encode_matmul if options.format == "json" else matmul.format_matmul)(found)
 
 
-@add_cmd(
-    "schema",
-    "print the JSON Schema of a kind of document, in one piece, for editors and validators",
-    make_arg(
-        "kind",
-        "what the schema describes",
-        choices=("plan", "model", "cluster", "accelerator", "study", "schedule", "result"),
-    ),
-    make_arg(OUTPUT, "write it here"),
-)
+@add_cmd("schema")
 def _run_schema(options: argparse.Namespace) -> int:
     """Write the JSON Schema of a kind of document."""
     from planner.documents import schema_files
@@ -1081,13 +723,7 @@ def _run_schema(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "serve",
-    "serve the planner as a web page and an HTTP interface",
-    make_arg("plan PLAN.yaml", "plan to open first", nargs="?"),
-    make_arg("--host ADDRESS", "the address to listen at (127.0.0.1)", default="127.0.0.1"),
-    make_arg("--port N", "the port to listen at (8765)", type=int, default=8765),
-)
+@add_cmd("serve")
 def _run_serve(options: argparse.Namespace) -> int:
     """Serve the page until the server is stopped."""
     with require_extra("serve", "serve"):
@@ -1097,16 +733,7 @@ def _run_serve(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "site",
-    "write the page of serve as static files, which need no server program",
-    make_arg("-o, --output DIR", "the folder to write", required=True),
-    make_arg(
-        "--pyodide DIR|URL",
-        "a copy of Pyodide to put beside the page, such as node_modules/pyodide, or an address to "
-        "load it from (a public one)",
-    ),
-)
+@add_cmd("site")
 def _run_site(options: argparse.Namespace) -> int:
     """Write the page as static files."""
     from planner.serve import site
@@ -1115,7 +742,7 @@ def _run_site(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("mcp", "answer an assistant over the Model Context Protocol, on standard input and output")
+@add_cmd("mcp")
 def _run_mcp(options: argparse.Namespace) -> int:
     """Answer an assistant until its input ends."""
     with require_extra("mcp", "serve,mcp"):
@@ -1124,11 +751,7 @@ def _run_mcp(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd(
-    "completion",
-    "print the completion script of a shell",
-    make_arg("shell", "the shell that reads it", choices=SHELLS),
-)
+@add_cmd("completion")
 def _run_completion(options: argparse.Namespace) -> str:
     """Return the completion script of a shell."""
     from planner.cli.completion import build_script
