@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans.error_bands import REST
 from planner.questions import loading
+from planner.results.verdict import VERDICTS, decide_state
 
 Record = dict[str, Any]
 
@@ -90,33 +92,38 @@ def trained(document: Mapping[str, Any]) -> str:
 
 
 def verdicts(*files: Path) -> list[Record]:
-    """Whether each run of a reading or report of memory fits, and whether the planner says so; a
-    run of which memory was read did."""
+    """Whether each run of a reading or report of memory ran, and the planner's verdict, the best of
+    what a report leaves open; a run of which memory was read ran."""
     plans, found = measured.Plans(), {}
     for row in measured.read(*files):
         if row.quantity != "verdict" and not row.quantity.startswith("memory."):
             continue
         record = {"id": row.id, "run": row.run, "trained": trained(row.plan)}
         try:
-            fits = any(e.value("memory.headroom") >= 0 for e in plans.allowed(row))
-            record |= {"ran": row.value > 0, "fits": fits}
+            states = {_decide_state(evaluation) for evaluation in plans.allowed(row)}
+            record["ran"] = row.value > 0
+            record["state"] = next(state for state in VERDICTS if state in states)
         except (Absent, measured.LeftOut) as problem:
             record["left_out"] = str(problem)
         found[row.run] = record
     return list(found.values())
 
 
+def _decide_state(evaluation: Evaluation) -> str:
+    needed, capacity, left = (
+        evaluation.value(f"memory.{name}") for name in ("needed", "capacity", "headroom_p95")
+    )
+    return decide_state(bool(needed <= capacity), True, bool(left >= 0))
+
+
 def decided(records: Iterable[Record]) -> list[list[str]]:
-    """By what is trained: verdicts, those that are right, runs refused that ran, and accepted that
-    did not."""
-    lines = [["trained", "verdicts", "right", "refused, ran", "accepted, did not", "left out"]]
+    """By what is trained: how many ran and how many ran out of memory, by verdict."""
+    columns = [(ran, state) for ran in (True, False) for state in ("fits", "tight", "no")]
+    words = {True: "ran", False: "out of memory"}
+    lines = [["trained", *(f"{words[ran]}: {state}" for ran, state in columns), "left out"]]
     for name, rows in tables.grouped(records, "trained").items():
-        counted = [row for row in rows if "ran" in row]
-        refused = sum(row["ran"] and not row["fits"] for row in counted)
-        accepted = sum(row["fits"] and not row["ran"] for row in counted)
-        right = len(counted) - refused - accepted
-        numbers = (len(counted), right, refused, accepted, len(rows) - len(counted))
-        lines.append([name, *map(str, numbers)])
+        found = Counter((row.get("ran"), row.get("state")) for row in rows)
+        lines.append([name, *(str(found[column]) for column in (*columns, (None, None)))])
     return lines
 
 

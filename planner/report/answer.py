@@ -120,12 +120,15 @@ class Overview:
                 (f"; {self._name_largest()}. ", False),
             ]
         elif self.status == "tight":
-            worst = gib(result["memory.at_worst"].value)
+            worst, kept = (result[name] for name in ("memory.at_worst", "memory.process"))
+            within = free.number >= 0
+            needs, also = (kept, worst) if within else (result["memory.needed"], kept)
+            why = "at the 95th percentile" if within else "with what the allocator would keep"
             pieces += [
                 ("Needs ", False),
-                (gib(result["memory.process"].value), True),
+                (gib(needs.value), True),
                 (f" of {gib(result[CAPACITY].value)} GiB per device ", False),
-                (f"({worst} at the 95th percentile). ", False),
+                (f"({gib(also.value)} {why}). ", False),
             ]
         runs = self._describe_run()
         if runs:

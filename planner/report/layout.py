@@ -115,7 +115,7 @@ SECTIONS = (
         told=(("is fullest", "memory.stage"), ("live", "memory.total"),
               ("in the process", "memory.process"), ("free", "memory.headroom")), open=True,
         first=("memory.stage", "memory.phase", "memory.total", "memory.reserved", "memory.process",
-               "memory.capacity", "memory.headroom"),
+               "memory.needed", "memory.capacity", "memory.headroom"),
         beside=(Beside("stage", "Stage", "By pipeline stage",
                        ("memory.weights.stage", "memory.gradients.stage", "memory.optimizer.stage",
                         "memory.activations.stage", "memory.cache.stage", "memory.peak"),

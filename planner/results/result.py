@@ -230,17 +230,18 @@ class Result(Shown):
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
-        """Whether the plan fits into the memory of a device: ``fits`` by the prediction, None if
-        that is unknown, and ``state``, which includes the uncertainty.
+        """Whether the plan fits into the memory of a device: ``fits`` by what it needs, None if
+        that is unknown, and ``state``, which includes the allocator's cache and the uncertainty.
 
         ``fits``: the 95th percentile of published measurements is within capacity; ``tight``: the
-        prediction is, the percentile is not; ``no``: the prediction is not; ``open``: an input that
-        decides is missing, such as the shape of a model given by its size.
+        live tensors and the runtime are, the percentile is not; ``no``: they are not; ``open``: an
+        input that decides is missing, such as the shape of a model given by its size.
         """
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
             return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
-        fits, shaped = bool(headroom.number >= 0), self.plan.model is not None
+        fits = bool(self["memory.needed"].number <= self["memory.capacity"].number)
+        shaped = self.plan.model is not None
         safe = fits and shaped and self["memory.headroom_p95"].number >= 0
         state = decide_state(fits, shaped, bool(safe))
         return {

@@ -41,7 +41,8 @@ def decide_state(fits: bool | None, shaped: bool, safe: bool) -> str:
     """Decide the state of a verdict.
 
     Args:
-        fits: whether the prediction is within the capacity; None where it is unknown.
+        fits: whether live tensors and the runtime are within the capacity; None where that is
+            unknown.
         shaped: whether the shape of the model is known, not only its size: without it, activations
             and buffers are missing from the prediction.
         safe: whether the 95th percentile of published measurements is within the capacity.

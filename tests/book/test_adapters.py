@@ -8,6 +8,7 @@ and of the update) is there for adapters alone; frozen weights take the bytes of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Formula
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from planner.results.verdict import VERDICTS
 
 # -- the walk ----------------------------------------------------------------------------------
 
@@ -238,4 +240,14 @@ def test_published_readings_of_adapters_are_met() -> None:
     # A copy of each frozen weight in 16 bit would be two thirds more, or twice as much again.
     for kind, most in (("lora", 0.10), ("qlora", 0.20)):
         assert median(abs(row["error"]) for row in found[kind]) < most
-    assert all(row["ran"] and row["fits"] for row in memory_accuracy.verdicts(file))
+    assert all(row["ran"] and row["state"] != "no" for row in memory_accuracy.verdicts(file))
+
+
+@pytest.mark.slow
+def test_published_runs_that_ran_are_not_refused() -> None:
+    """One laboratory's sweep of one to four A100 with 80 GB (fms-acceleration, benchmark tables):
+    79 runs that ran, 37 that ran out of memory."""
+    found = memory_accuracy.verdicts(Path("tests/data/memory_fms.jsonl"))
+    states = Counter((row["ran"], row["state"]) for row in found)
+    assert sum(states[True, state] for state in VERDICTS) == 79
+    assert states[True, "no"] <= 0.03 * 79 and states[False, "fits"] <= 0.05 * 37

@@ -289,6 +289,16 @@ process = predicted(
     "What is predicted; published measurements lie on both sides of it.",
 )
 
+needed = predicted(
+    "memory.needed",
+    "M_need",
+    "memory that the process cannot give back",
+    source="live tensors, device context and collective library",
+).equals(
+    total + M_ctx + communicators,
+    "PyTorch gives its cache back and tries again before it raises an out-of-memory error.",
+)
+
 capacity = in_bytes(
     "memory.capacity", "M_cap", "memory of one device", source="the accelerator's document"
 ).equals(M_dev, "What the driver reports, where the document says it.")
@@ -299,7 +309,9 @@ headroom = predicted(
     "memory that is left on the fullest device",
     source="capacity less process",
     within=SIGNED,
-).equals(capacity - process, "Negative: the plan does not fit.")
+).equals(
+    capacity - process, "Negative: the allocator has to give cache back, or the plan does not fit."
+)
 
 at_worst = predicted(
     "memory.at_worst",

@@ -27,10 +27,10 @@ Array = NDArray[Any]
 COST = "cost.total"
 HOURS = "time.device_hours"
 MEMORY = "memory.process"
-FITS, SURE = "memory.headroom", "memory.headroom_p95"
+NEEDED, CAPACITY, SURE = "memory.needed", "memory.capacity", "memory.headroom_p95"
 USE = "time.mfu"
 #: The quantities that a comparison needs of every point, recorded or not.
-COMPARED = (DAYS, COST, HOURS, MEMORY, FITS, SURE, USE)
+COMPARED = (DAYS, COST, HOURS, MEMORY, NEEDED, CAPACITY, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
 #: The key on the x axis of charts, where it varies.
@@ -189,7 +189,7 @@ class Points:
     @cached_property
     def fits(self) -> Array:
         """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
-        headroom = self.numbers[FITS]
+        headroom = self.numbers[CAPACITY] - self.numbers[NEEDED]
         return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
 
     @cached_property
