@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz mutants examples pages site pictures accuracy
+.PHONY: test lint ci nightly bench fuzz mutants examples pages site pictures accuracy
 
 test:
 	python -m pytest -n auto
@@ -8,6 +8,10 @@ lint:
 
 ci:
 	.ci/run
+
+# What .ci/run leaves out: more of what its tests have some of. CONTRIBUTING.md lists them.
+nightly:
+	python -m pytest -n auto -m nightly
 
 # Some hours: documents and command lines at random, the two readers for 10 minutes each, kills,
 # properties of random plans, the same bytes in all surroundings. docs/hostile_input.md says more.

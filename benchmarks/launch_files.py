@@ -68,12 +68,23 @@ ALONE = [
 ]
 
 
+def read_documents() -> dict[str, dict[str, Any]]:
+    """Read the plans, as documents by name."""
+    return {
+        name: {
+            "model": model,
+            "cluster": {"extends": "h100x1024", "devices": devices},
+            "training": {**ALL, **run},
+            "parallelism": layout,
+        }
+        for name, model, devices, run, layout in yaml.safe_load(PLANS.read_text("utf-8"))
+    }
+
+
 def plans() -> Iterator[tuple[str, Plan]]:
     """The plans by name."""
-    for name, model, devices, run, layout in yaml.safe_load(PLANS.read_text("utf-8")):
-        cluster = {"extends": "h100x1024", "devices": devices}
-        document = {"model": model, "cluster": cluster, "training": {**ALL, **run}}
-        yield name, loading.load({**document, "parallelism": layout})
+    for name, document in read_documents().items():
+        yield name, loading.load(document)
 
 
 def arguments(said: Mapping[str, Any]) -> list[str]:

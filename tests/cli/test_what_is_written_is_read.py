@@ -7,7 +7,7 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from planner.documents import schema, source
 from planner.documents import yaml_nodes as nodes
 from planner.documents.editing import BARE, change_values
 from planner.plans.document import Plan
-from planner.questions import write_back
+from planner.questions import loading, write_back
 from planner.report.resolved import format_resolved
 from planner.serve import find, page
 from tests.conftest import ROOT
@@ -40,17 +40,22 @@ from tests.connect.test_eleuther import PYTHIA
 from tests.connect.test_launch_files import LEFT
 from tests.connect.test_measure import GPU, Ideal
 
-SAVED = json.loads((ROOT / "tests/data/counts/saved.json").read_text("utf-8"))["models"]
+SAVED = {
+    row["name"]: row
+    for row in json.loads((ROOT / "tests/data/counts/saved.json").read_text("utf-8"))["models"]
+}
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
-#: Every so many of a long list are tried at once, the others as slow tests.
-FEW = 16
+DOCUMENTS = launch_files.read_documents()
+#: Every so many of a long list are tried each time, the others at night.
+FEW = 8
 
 
-def sampled(rows: list[Any], name: Callable[[Any], str]) -> list[Any]:
-    marks = [[], [pytest.mark.slow]]
+def sampled(names: Iterable[str]) -> list[Any]:
+    """Names as parameters of a test."""
+    marks = [[], [pytest.mark.nightly]]
     return [
-        pytest.param(row, id=name(row), marks=marks[place % FEW > 0])
-        for place, row in enumerate(rows)
+        pytest.param(name, id=name, marks=marks[place % FEW > 0])
+        for place, name in enumerate(names)
     ]
 
 
@@ -176,9 +181,10 @@ def as_model(path: Path, memory: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sampled(SAVED, lambda row: row["name"]))
-def test_an_imported_configuration(row: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sampled(SAVED))
+def test_an_imported_configuration(name: str, tmp_path: Path) -> None:
     """By the command, and dropped on the page."""
+    row = SAVED[name]
     config_file = tmp_path / "config.json"
     config_file.write_text(json.dumps(row["config"]), "utf-8")
     model = tmp_path / "model.yaml"
@@ -204,25 +210,24 @@ def as_plan(path: Path, memory: Any) -> None:
     assert digits(str(path)) == digits(memory)
 
 
-LAUNCHES = [
-    (said, plan, name)
-    for said, plan in launch_files.plans()
-    for name in (*LAUNCHED, *TRAINERS)
-    if not build_config(plan, name).lost
-]
-MODELS = {said: model for said, model, *_ in yaml.safe_load(launch_files.PLANS.read_text("utf-8"))}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sampled(LAUNCHES, lambda row: f"{row[2]}: {row[0]}"))
-def test_an_export_that_is_imported_again(row: tuple[str, Plan, str], tmp_path: Path) -> None:
-    said, plan, name = row
-    file, back = tmp_path / "run.txt", tmp_path / "plan.yaml"
-    file.write_text(build_config(plan, name).text, "utf-8")
+@pytest.mark.parametrize("title", sampled(DOCUMENTS))
+def test_an_export_that_is_imported_again(title: str, tmp_path: Path) -> None:
+    plan = loading.load(DOCUMENTS[title])
+    for name in (*LAUNCHED, *TRAINERS):
+        exported = build_config(plan, name)
+        if not exported.lost:
+            import_again(plan, DOCUMENTS[title]["model"], name, exported.text, tmp_path)
+
+
+def import_again(plan: Plan, model: str, name: str, text: str, folder: Path) -> None:
+    """Hold what the command writes of a framework's file against what it reads in it."""
+    file, back = folder / f"{name}.txt", folder / f"{name}.yaml"
+    file.write_text(text, "utf-8")
     words, left = ["import", "--from", name, str(file), "-o", str(back)], []
     if name in TRAINERS:
         left = [f"{key}={plan.get(key)}" for key in LEFT.get(name, ())]
-        left = [f"model={MODELS[said]}", "cluster.accelerator=h100-sxm-80gb", *left]
+        left = [f"model={model}", "cluster.accelerator=h100-sxm-80gb", *left]
     words += [f"--set={one}" for one in left] if left else ["--plan"]
     assert main(words) == 0
     found = imports.import_file(str(file), name, plan=True, changes=left)
@@ -328,22 +333,23 @@ def test_an_accelerator_that_measure_wrote(backend: Any, tmp_path: Path) -> None
     written(file, "accelerator", ours(file.read_text("utf-8")))
 
 
-def layouts() -> list[tuple[str, Any]]:
+def read_layouts() -> dict[str, Any]:
     """Plans that ship and layouts that were published."""
     data = yaml.safe_load(LAYOUTS.read_text("utf-8"))["layouts"]
-    shipped = [(path.stem, ours(path.read_text("utf-8"))) for path in SHIPPED]
-    given = [
-        (row["name"], source.change_keys(row["plan"], {**row["given"], "name": row["name"]}))
+    return {path.stem: ours(path.read_text("utf-8")) for path in SHIPPED} | {
+        row["name"]: source.change_keys(row["plan"], {**row["given"], "name": row["name"]})
         for row in data
-    ]
-    return [*shipped, *given]
+    }
+
+
+PLANS = read_layouts()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sampled(layouts(), lambda row: row[0]))
-def test_a_plan_that_was_printed_resolved(row: tuple[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sampled(PLANS))
+def test_a_plan_that_was_printed_resolved(name: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
-    plan = planner.load(row[1])
+    plan = planner.load(PLANS[name])
     file.write_text(format_resolved(plan.plan), "utf-8")
     as_plan(file, plan)
 

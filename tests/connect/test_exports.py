@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import launch_files
 from fuzz import documents
 from planner.base.errors import Place, PlanError
 from planner.connect import exports
 from planner.connect.exports import FORMATS, build_config, table
 from planner.connect.exports.rules import CONDITIONS
 from planner.connect.imports import python_file
+from planner.documents import source
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -24,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PLANS = sorted(
     path
     for path in (ROOT / "presets").glob("*.yaml")
-    for said in [yaml.safe_load(path.read_text(encoding="utf-8"))]
+    for said in [source.load(path)]
     # A layout that is found takes a search; a model without a shape has no launch configuration.
-    if said.get("parallelism") != "auto" and "parameters" not in said["model"]
+    if said.get("parallelism") != "auto" and said.get("model.parameters") is None
 )
 LLAMA = "presets/llama70b_h100x1024.yaml"
 ALONE = ("parallelism.pipeline=1", "parallelism.virtual_pipeline=1")
@@ -419,16 +421,14 @@ def test_a_plan_that_a_framework_cannot_run_is_refused(
     assert cli.main([*asked, "--force"]) == 0 and file.exists()
 
 
-def launch_plans() -> list[Any]:
-    from benchmarks import launch_files
-
-    return [pytest.param(plan, id=name) for name, plan in launch_files.plans()]
+DOCUMENTS = launch_files.read_documents()
 
 
-@pytest.mark.parametrize("plan", launch_plans())
-def test_widths_of_experts_are_those_of_the_plan(plan: Plan) -> None:
+@pytest.mark.parametrize("title", DOCUMENTS)
+def test_widths_of_experts_are_those_of_the_plan(title: str) -> None:
     """huggingface/nanotron, config/models_config.py, MoEConfig: experts and the shared expert have
     widths of their own beside that of dense layers."""
+    plan = loading.load(DOCUMENTS[title])
     said = build_config(plan, "nanotron").said
     experts = "model.model_config.moe_config."
     if plan.get("model.moe.experts") is None:
@@ -438,11 +438,11 @@ def test_widths_of_experts_are_those_of_the_plan(plan: Plan) -> None:
     assert said[f"{experts}enable_shared_expert"] == bool(plan.get("model.moe.shared_intermediate"))
 
 
-@pytest.mark.parametrize("plan", launch_plans())
-def test_arguments_of_megatron_go_together(plan: Plan) -> None:
+@pytest.mark.parametrize("title", DOCUMENTS)
+def test_arguments_of_megatron_go_together(title: str) -> None:
     """Its validation: a routing bias stands beside scores by sigmoid, FSDP has a checkpoint format
     of its own, positions reach as far as sequences."""
-    said = build_config(plan, "megatron").said
+    said = build_config(loading.load(DOCUMENTS[title]), "megatron").said
     if said.get("moe-router-enable-expert-bias"):
         assert said["moe-router-score-function"] == "sigmoid"
     assert ("use-megatron-fsdp" in said) == (said.get("ckpt-format") == "fsdp_dtensor")
