@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,12 @@ def edit(path: str, old: str, new: str) -> None:
     text = Path(path).read_text()
     assert old in text
     Path(path).write_text(text.replace(old, new))
+
+
+def check_small(*endings: str) -> dict[str, check.Finding]:
+    """What became of the reports without an override, by path."""
+    paths = [Path(f"docs/small.{ending}") for ending in endings or FORMATS]
+    return {found.path: found for found in check.check_reports(paths)}
 
 
 def kinds(*paths: str) -> dict[str, str]:
@@ -123,6 +130,7 @@ def test_drift_stands_at_its_line(repository: Path) -> None:
 def test_what_drifted_is_written_anew_and_nothing_else(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("docs/small.html").unlink()
     edit("docs/small.md", "GPT-2", "GPT-3")
     edit("docs/deep/long.json", '"version"', '"gone": 1, "version"')
     shutil.copy("docs/small.md", "docs/lost.md")
@@ -142,14 +150,17 @@ def test_what_drifted_is_written_anew_and_nothing_else(
     assert Path("fresh.md").read_bytes() == Path("docs/small.md").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
+    for name in ("docs/small.html", "docs/deep/long.json", "docs/deep/long.md"):
+        Path(name).unlink()
     shutil.copy(PLAN, "plans/other.yaml")
     Path("plans/model.yaml").write_text("layers: 2\n")
     Path("plans/broken.yaml").write_text("a: [\n")
     found = check.check_reports(plans=[Path("plans")])
     assert [f.path for f in found if f.kind == "missing"] == ["plans/other.yaml"]
     assert check.format_findings(found).splitlines()[-1] == (
-        "5 reports, none drifted; 1 plan without a report"
+        "2 reports, none drifted; 1 plan without a report"
     )
     assert all(f.kind == "same" for f in check.check_reports(plans=[Path("plans/small.yaml")]))
     with pytest.raises(PlanError, match="no such file or folder"):
@@ -163,7 +174,7 @@ def test_wording_is_told_from_numbers(repository: Path) -> None:
     data = json.loads(Path("docs/small.json").read_text())
     data["quantities"]["parameters.total"]["title"] = "weights"
     Path("docs/small.json").write_text(json.dumps(data))
-    found = {f.path: f for f in check.check_reports()}
+    found = check_small()
     for ending in FORMATS:
         assert found[f"docs/small.{ending}"].kind == "wording", ending
     assert "parameters.total: title" in found["docs/small.json"].details
@@ -198,7 +209,7 @@ def test_a_number_edited_by_hand_is_named(repository: Path) -> None:
     data["quantities"]["parameters.total"]["value"] = 124438272
     Path("docs/small.json").write_text(json.dumps(data))
     edit("docs/small.md", "124,439,808", "124,438,272")
-    found = {f.path: f for f in check.check_reports()}
+    found = check_small("json", "md")
     assert found["docs/small.json"].kind == found["docs/small.md"].kind == "numbers"
     assert "124,438,272" in " ".join(found["docs/small.json"].details)
 
@@ -227,6 +238,9 @@ def test_reports_are_found_wherever_they_are(
     repository: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Any]
 ) -> None:
     """In any folder but those of version control, packages and virtual environments."""
+    shutil.rmtree("docs/deep")
+    for ending in ("html", "json"):
+        Path(f"docs/small.{ending}").unlink()
     for folder in ("reviews/2026", ".git", "node_modules/x", "venv", ".hidden"):
         Path(folder).mkdir(parents=True)
         shutil.copy("docs/small.md", f"{folder}/small.md")
@@ -241,9 +255,6 @@ def test_reports_are_found_wherever_they_are(
     assert done.returncode == 2 and done.stderr.startswith("plans: no reports found")
     for name in Path().rglob("*.md"):
         name.unlink()
-    for ending in ("html", "json"):
-        for name in Path("docs").rglob(f"*.{ending}"):
-            name.unlink()
     done = run_cli("check", cwd=repository)
     assert done.returncode == 0 and done.stdout == "no reports found\n"
 
@@ -252,12 +263,12 @@ def test_reports_are_found_wherever_they_are(
 def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     for ending in FORMATS:
         edit(f"docs/small.{ending}", "0.1.0", "0.0.9")
-    found = {f.path: f for f in check.check_reports()}
+    found = check_small()
     for ending in FORMATS:
         cause = found[f"docs/small.{ending}"].cause
         assert cause.startswith("the plan is as it was, the program changed (0.0.9 → ")
     edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
-    found = {f.path: f for f in check.check_reports()}
+    found = check_small()
     for ending in FORMATS:
         cause = found[f"docs/small.{ending}"].cause
         said = "the plan changed (t" if ending == "json" else "the plan or what it names changed"
@@ -267,7 +278,7 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     for ending in FORMATS:
         write(f"docs/small.{ending}")
     edit("plans/small.yaml", "tokens: 11B", "tokens: 12B")
-    found = {f.path: f for f in check.check_reports()}
+    found = check_small()
     assert all("program" not in found[f"docs/small.{e}"].cause for e in FORMATS)
 
 
@@ -329,14 +340,24 @@ def sides(repository: Path) -> Callable[..., diff.Diff]:
     """The shipped plan of a cluster against itself with overrides, or with another result."""
 
     def made(*overrides: str, against: Any = None) -> diff.Diff:
-        old = evaluate_plan(loading.load(CLUSTER)).to_json()
-        new = against or evaluate_plan(loading.load(CLUSTER, overrides)).to_json()
-        return diff.diff_results("a.yaml", "b.yaml", old, new)
+        return diff.diff_results("a.yaml", "b.yaml", evaluated(), against or evaluated(*overrides))
 
     return made
 
 
 CLUSTER = PLAN.with_name("llama70b_h100x1024.yaml")
+
+
+def evaluated(*overrides: str) -> Any:
+    """The result of the shipped plan of a cluster, with overrides, as JSON of one's own."""
+    return json.loads(evaluate_cluster(overrides))
+
+
+@cache
+def evaluate_cluster(overrides: tuple[str, ...]) -> str:
+    return json.dumps(evaluate_plan(loading.load(CLUSTER, overrides)).to_json())
+
+
 CASES = {
     "one key": ("parallelism.tensor=8",),
     "a model": ("model=llama3-8b", "parallelism.virtual_pipeline=1"),
@@ -434,7 +455,7 @@ def test_who_changed_something_comes_first(sides: Callable[..., diff.Diff]) -> N
     """The program (its version, or numbers of the same input), presets, prices."""
 
     def altered(**how: Any) -> str:
-        result = evaluate_plan(loading.load(CLUSTER)).to_json()
+        result = evaluated()
         result |= {key: how[key] for key in how if key == "version"}
         for key, value in how.get("inputs", {}).items():
             result["inputs"][key]["value"] = value
@@ -463,7 +484,7 @@ def test_what_one_side_lacks_is_told(sides: Callable[..., diff.Diff]) -> None:
 
 def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Diff]) -> None:
     """Of any version: without states, parts, origins and what quantities use."""
-    new = evaluate_plan(loading.load(CLUSTER, ["parallelism.tensor=8"])).to_json()
+    new = evaluated("parallelism.tensor=8")
     bare = {
         "verdict": {"fits": True},
         "inputs": {key: {"value": said["value"]} for key, said in new["inputs"].items()},
@@ -480,7 +501,7 @@ def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Di
 @pytest.mark.slow
 def test_a_hostile_result_stays_short(sides: Callable[..., diff.Diff]) -> None:
     """Whatever stands in it, a comment keeps its bytes and its tables their cells."""
-    new = evaluate_plan(loading.load(CLUSTER, CASES["many"])).to_json()
+    new = evaluated(*CASES["many"])
     bad = "<img src=x>|`&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&&\n# x\u202e" * 9
     for said in new["inputs"].values():
         said.update(value=bad, origin=f"{bad}:1".replace("\n", ""))
