@@ -28,7 +28,6 @@ fuzz:
 	python -m fuzz.kills
 	python -m fuzz.kills --trees 100
 	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
-	EVERY_MODEL=1 python -m pytest -m "" tests/book/test_laws_time.py tests/book/test_performed.py
 	python -m benchmarks.same_bytes --wheel
 
 # Some hours: whether the tests notice a changed operator or number (CONTRIBUTING.md).

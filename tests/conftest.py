@@ -11,8 +11,9 @@ import resource
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -30,6 +31,13 @@ QUICK, REFERENCE = 0.3, 0.0055
 CROWDED = 2
 #: The folders that are held to it; what is not among them was not measured yet.
 TIMED = ("base", "book", "cli", "typeset")
+
+#: Shipped models of each kind that formulas and formats tell apart; the others are tried at night.
+KINDS_OF_MODEL = (
+    "bert-base", "deepseek-v3", "deepseek-v4-flash", "falcon-7b", "flux.1-dev", "gemma3n-e4b",
+    "gpt-oss-20b", "gpt2-small", "jamba-52b", "kimi-linear-48b-a3b", "llama3-8b", "llama4-scout",
+    "mixtral-8x7b", "qwen2.5-vl-7b", "t5-base",
+)  # fmt: skip
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -53,7 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Fail a quick test that takes longer than ``QUICK`` three times: what it sets up for others,
     as a module that nobody had imported, is there the second time."""
-    if item.get_closest_marker("slow") or item.path.parent.name not in TIMED:
+    is_quick = not any(map(item.get_closest_marker, ("slow", "nightly")))
+    if not is_quick or item.path.parent.name not in TIMED:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for _ in range(3):
@@ -88,6 +97,13 @@ def measure_reference() -> float:
         sum(number * number for number in range(100_000))
         taken.append(processor_time() - before)
     return sorted(taken)[2]
+
+
+def leave_to_night(values: Iterable[Any], daily: Collection[Any]) -> list[Any]:
+    """Return the values as parameters of a test, of which only the ``daily`` ones are tried before
+    a change lands."""
+    night = [pytest.mark.nightly]
+    return [pytest.param(each, marks=[] if each in daily else night) for each in values]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

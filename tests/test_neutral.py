@@ -23,6 +23,7 @@ from planner.questions import loading
 from planner.questions.batch import Batch
 from planner.questions.search.layouts import Space
 from tests.changed import changed
+from tests.conftest import KINDS_OF_MODEL, leave_to_night
 from tests.strategies import Document, plans
 
 SCALARS = [name for name, first in BOOK.quantities.items() if not first.per]
@@ -110,7 +111,7 @@ def test_what_divides_nothing_changes_nothing(model: str, recipe: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", preset_names("model"))
+@pytest.mark.parametrize("model", leave_to_night(preset_names("model"), KINDS_OF_MODEL))
 def test_no_shipped_model_is_divided_among_one(model: str) -> None:
     plan = document(model)
     names = ("ZeRO 3", "sequence parallelism", "GPipe", "one expert rank", "an overlap of data")

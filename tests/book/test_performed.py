@@ -3,7 +3,6 @@ sparse attention is dense attention with fewer keys and an index."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from copy import deepcopy
 from fractions import Fraction
@@ -16,6 +15,7 @@ from planner.base import resources
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import leave_to_night
 
 MODELS = sorted(path.stem for path in (resources.folder("presets") / "models").glob("*.yaml"))
 SPARSE = (
@@ -29,9 +29,6 @@ SPARSE = (
 WINDOWED = ("gemma3-27b", "gpt-oss-120b", "llama4-scout", "mistral-7b")
 #: Of each kind of model one or two, and those whose scores are most of their FLOPs.
 QUICK = {*SPARSE, *WINDOWED, "bert-base", "dit-xl-2", "jamba-52b", "seed-oss-36b", "t5-small"}
-#: One in so many of the others, among the slow tests; each of them under `make fuzz`.
-PARTS = 1 if os.environ.get("EVERY_MODEL") else 4
-OTHERS = [each for each in MODELS if each not in QUICK][::PARTS]
 COUNTS = ("full", "causal", "window", "causal-window")
 
 
@@ -69,10 +66,7 @@ def lengths(model: str) -> Sequence[int]:
 CLUSTER = {"accelerator": "h100-sxm-80gb", "devices": 64}
 
 
-@pytest.mark.parametrize(
-    "model",
-    [*sorted(QUICK), *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)],
-)
+@pytest.mark.parametrize("model", leave_to_night(MODELS, QUICK))
 def test_no_utilisation_is_above_one(model: str) -> None:
     """MFU is absent where the convention counts a masked half that nobody performs."""
     e = None

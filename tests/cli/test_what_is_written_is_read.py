@@ -7,7 +7,7 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from planner.plans.document import Plan
 from planner.questions import loading, write_back
 from planner.report.resolved import format_resolved
 from planner.serve import find, page
-from tests.conftest import ROOT
+from tests.conftest import ROOT, leave_to_night
 from tests.connect.test_eleuther import PYTHIA
 from tests.connect.test_launch_files import LEFT
 from tests.connect.test_measure import GPU, Ideal
@@ -50,13 +50,9 @@ DOCUMENTS = launch_files.read_documents()
 FEW = 8
 
 
-def sampled(names: Iterable[str]) -> list[Any]:
+def sampled(names: Collection[str]) -> list[Any]:
     """Names as parameters of a test."""
-    marks = [[], [pytest.mark.nightly]]
-    return [
-        pytest.param(name, id=name, marks=marks[place % FEW > 0])
-        for place, name in enumerate(names)
-    ]
+    return leave_to_night(names, [*names][::FEW])
 
 
 def exact(data: Any) -> Any:

@@ -14,8 +14,11 @@ import pytest
 from fuzz import kills, lines
 from planner.cli.main import main
 from tests.base.test_writing import mounted, no_rights
+from tests.conftest import leave_to_night
 
 WRITERS = sorted(kills.WRITERS)
+#: One of each kind of file: a document, a report, a table that grows.
+DAILY = ("quick", "report", "sweep")
 #: Writes what it measured on this machine, with the same `_put` as import and export.
 MEASURES = {"measure"}
 #: Writes a folder, which tests/serve/test_site.py reads.
@@ -32,7 +35,9 @@ def test_every_command_that_writes_is_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["report", "calibrate", "search", "sweep"])
+@pytest.mark.parametrize(
+    "command", leave_to_night(["report", "calibrate", "search", "sweep"], ["report"])
+)
 def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> None:
     """One of each kind of file; `make fuzz` kills all commands, hundreds of times."""
     ends = kills.killed(command, 2, random.Random(command))
@@ -40,7 +45,7 @@ def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> 
     assert ends["old"] + ends["new"] + ends["some new"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", kills.engines())
 def test_a_killed_tree_of_processes_leaves_nothing_behind(engine: str) -> None:
     ends = kills.trees(engine, 2, random.Random(2))
@@ -62,7 +67,7 @@ def told(capsys: pytest.CaptureFixture[str], reason: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_full_disk_leaves_the_old_files(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +91,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -102,7 +107,7 @@ def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_missing_folder_is_a_fault(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +143,7 @@ def test_an_input_is_never_replaced(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["report", "search", "sweep"])
+@pytest.mark.parametrize("command", leave_to_night(["report", "search", "sweep"], ["report"]))
 def test_two_at_once_leave_whole_files(command: str, tmp_path: Path) -> None:
     words, changed = kills.WRITERS[command](tmp_path)
     kills.finish(words)

@@ -15,6 +15,7 @@ from fuzz import watch
 from fuzz.tree import block, from_data
 from planner.base import files
 from planner.cli.main import COMMANDS
+from tests.conftest import leave_to_night
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -245,15 +246,12 @@ def shipped() -> dict[str, Any]:
     return dict(sorted(plans.items()))
 
 
-#: Layer kinds without a key of their own, and one shipped plan; the others are slow.
+#: Layer kinds without a key of their own, and one shipped plan.
 AT_ONCE = ("deepseek-v4-flash", "gemma3n-e4b", "llama4-scout", "modernbert-base", "qwen2.5-vl-7b",
            "gpt2small_hgx-h100")  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.slow) for name in shipped()],
-)
+@pytest.mark.parametrize("name", leave_to_night(shipped(), AT_ONCE))
 def test_a_resolved_plan_loads_to_the_same_digits(name: str, tmp_path: Path) -> None:
     from planner.report.resolved import format_resolved
 

@@ -13,11 +13,10 @@ from planner.documents import source, yaml_nodes
 from planner.questions import loading
 from planner.serve import page
 from planner.serve.controls import shown_in
-from tests.conftest import RunCli
+from tests.conftest import KINDS_OF_MODEL, RunCli, leave_to_night
 
 MODELS = source.preset_names("model")
 LENGTH = "training.sequence_length"
-QUICK = ("llama3-8b", "gpt2-xl", "deepseek-v3", "mixtral-8x7b", "falcon-7b", "flux.1-dev")
 #: Other controls, and values that few layouts go with.
 OTHERS = {
     "cluster.devices": ("8", "24", "100", "768", "1000", "1536"),
@@ -45,9 +44,8 @@ def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:
     return said["text"], said["followed"]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in MODELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", leave_to_night(MODELS, KINDS_OF_MODEL))
 def test_every_model_can_be_picked_and_then_another_control_moved(name: str) -> None:
     text, _ = changed(page.read_preset(page.FIRST), "model", name)
     chance = random.Random(name)
@@ -71,6 +69,7 @@ def test_what_follows_can_be_put_back() -> None:
     assert plan.get("training.global_batch") == 1024 and plan.get("cluster.devices") == 768
 
 
+@pytest.mark.slow
 def test_a_search_does_not_ask_the_layout_that_the_plan_has(run_cli: RunCli) -> None:
     file, model = "llama70b_h100x1024", "model=gpt3-13b"
     done = run_cli("search", file, "--set", "model=llama3-8b", "--top", "1", "--fix",
