@@ -55,9 +55,12 @@ def endless_writer(path: Path, bodies: list[str]) -> int:
 
 @pytest.mark.slow
 def test_60_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    """Some between two files, many in the midst of one; more where a loaded machine begins late."""
     path, chance = tmp_path / "out.txt", random.Random(1)
     bodies, new, interrupted = [sealed(mark) for mark in "abc"], 0, 0
-    for turn in range(60):
+    for turn in range(600):
+        if turn >= 60 and min(new, interrupted) > 5:
+            break
         write_whole(path)
         child = endless_writer(path, bodies)
         time.sleep(chance.random() * 0.04)
@@ -68,8 +71,7 @@ def test_60_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
         for left in tmp_path.glob(f".{path.name}.*"):
             interrupted += 1
             left.unlink()
-    assert new > 5  # some were killed between two files,
-    assert interrupted > 5  # and many in the midst of one
+    assert min(new, interrupted) > 5
 
 
 @pytest.mark.slow

@@ -280,9 +280,9 @@ def test_a_formula_that_means_nothing_is_one_line(text: str, said: str) -> None:
 
 
 def test_a_very_long_formula_is_refused_at_once() -> None:
-    before = time.perf_counter()
+    before = time.process_time()
     assert "1000 characters" in fault(x="1+" * 1_000_000 + "1")
-    assert time.perf_counter() - before < 5
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize(

@@ -83,19 +83,19 @@ def test_what_runs_is_told_at_most_five_times_a_second(work: ModuleType, tmp_pat
 
 
 def test_what_nobody_waits_for_ends_with_its_process(work: ModuleType, tmp_path: Path) -> None:
-    async def asked() -> tuple[int, float]:
-        async with workers(1, 60, 1) as pool:
-            task = asyncio.create_task(pool.run(work.counts, str(tmp_path), 10, 60))
+    """Else the one that asks next would wait for longer than ``run`` does."""
+
+    async def asked() -> int:
+        async with workers(1, 300, 1) as pool:
+            task = asyncio.create_task(pool.run(work.counts, str(tmp_path), 10, 300))
             while not list(tmp_path.iterdir()):
                 await asyncio.sleep(0.05)
             task.cancel()
-            start = time.monotonic()
-            other = await pool.run(os.getpid)  # its place is free again
-            return other, time.monotonic() - start
+            return await pool.run(os.getpid)  # its place is free again
 
-    other, seconds = run(asked())
+    other = run(asked())
     (first,) = (int(path.name) for path in tmp_path.iterdir())
-    assert other != first and seconds < 10
+    assert other != first
     assert not Path(f"/proc/{first}").exists()
 
 
@@ -203,19 +203,19 @@ def test_a_process_begins_on_demand_and_ends_when_it_has_no_question() -> None:
     def begun() -> int:
         return len({one.pid for one in multiprocessing.active_children()} - others)
 
-    async def asked() -> tuple[int, int, bool]:
+    async def asked() -> tuple[int, int]:
         async with workers(4, 20, 3) as pool:
             pool.idle = 1
             none = begun()
             await pool.run(os.getpid)
             before = await pool.run(os.getpid)
             one = begun()
-            await asyncio.sleep(2)
-            left = Path(f"/proc/{before}").exists()
+            while Path(f"/proc/{before}").exists():
+                await asyncio.sleep(0.1)
             assert await pool.run(os.getpid) != before
-            return none, one, left
+            return none, one
 
-    assert run(asked()) == (0, 1, False)
+    assert run(asked()) == (0, 1)
 
 
 def test_a_process_that_has_grown_is_not_asked_again(work: ModuleType) -> None:
