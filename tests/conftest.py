@@ -101,9 +101,10 @@ def measure_reference() -> float:
 
 def leave_to_night(values: Iterable[Any], daily: Collection[Any]) -> list[Any]:
     """Return the values as parameters of a test, of which only the ``daily`` ones are tried before
-    a change lands."""
+    a change lands; a tuple is the values of several parameters."""
+    rows = [(each, each if isinstance(each, tuple) else (each,)) for each in values]
     night = [pytest.mark.nightly]
-    return [pytest.param(each, marks=[] if each in daily else night) for each in values]
+    return [pytest.param(*row, marks=[] if each in daily else night) for each, row in rows]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -59,7 +59,7 @@ def test_a_stage_without_layers_takes_no_time_in_a_step(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("name", leave_to_night(EMPTY, ["between", "dualpipev"]))
 def test_a_stage_without_layers_is_written_and_asked_about(name: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(block(from_data(EMPTY[name])))
@@ -110,7 +110,9 @@ def test_what_is_written_with_closed_streams_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("serve", "check")])
-@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "streams", leave_to_night(["<&-", ">&-", "2>&-", "<&- >&- 2>&-"], ["<&- >&- 2>&-"])
+)
 def test_every_command_with_closed_streams(command: str, streams: str) -> None:
     done = closed([command, *RUNS.get(command, [])], streams)
     assert done.returncode in (0, 1, 2), done.stderr
@@ -220,7 +222,9 @@ def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a,b", "a, b", ",", "a]b", "a[b", "a.b", "z,z"])
+@pytest.mark.parametrize(
+    "name", leave_to_night(["a,b", "a, b", ",", "a]b", "a[b", "a.b", "z,z"], ["a, b", "a]b"])
+)
 def test_a_layer_kind_may_have_any_sign_in_its_name(name: str) -> None:
     plan = {
         "model": {"extends": "gpt2-small", "kinds": {name: {}, "z": {}}, "pattern": [name, "z"]},

@@ -26,7 +26,7 @@ from planner.questions.solve import cheapest, intervals, priced_devices, questio
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import Answer
 from planner.results.result import evaluate_plan
-from tests.conftest import RunCli
+from tests.conftest import RunCli, leave_to_night
 from tests.in_turn import InTurn
 from tests.layouts import find_best
 from tests.strategies import plans
@@ -100,7 +100,9 @@ def test_a_monotone_goal_ends_at_the_limit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama3-8b", "mixtral-8x7b", "deepseek-v2-lite"])
+@pytest.mark.parametrize(
+    "family", leave_to_night(["llama3-8b", "mixtral-8x7b", "deepseek-v2-lite"], ["mixtral-8x7b"])
+)
 def test_another_family_is_scaled_in_its_own_shape(family: str) -> None:
     plan = load("presets/largest_on_8xh100.yaml")
     answer = questions.ask(plan, "largest-model", family=family)
@@ -158,7 +160,7 @@ def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [GPT2, "presets/largest_on_8xh100.yaml"])
+@pytest.mark.parametrize("path", leave_to_night([GPT2, "presets/largest_on_8xh100.yaml"], [GPT2]))
 def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
     """One step beyond the largest model, every layout in turn; and each size up to it fits."""
     answer = questions.ask(load(path), "largest-model", with_layout="auto", unbounded=True)
@@ -173,22 +175,22 @@ def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> None:
+@pytest.mark.parametrize("batch", leave_to_night([464, 512], [464]))
+def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do(batch: int) -> None:
     """Steps of neighbouring batches are far apart: the answer is the largest batch all the same."""
     one = {"training.micro_batch": 1, "training.tokens": 10**9, "training.global_batch": 512,
            "parallelism.pipeline": 2}  # fmt: skip
     plan = variant(load(GPT2), one)
-    found = {batch: find_best(variant(plan, {**one, "training.global_batch": batch}))
-             for batch in range(440, 533, 4)}  # fmt: skip
-    steps = {batch: layout.values["time.step_seconds"] for batch, layout in found.items() if layout}
+    found = {each: find_best(variant(plan, {**one, "training.global_batch": each}))
+             for each in range(440, 533, 4)}  # fmt: skip
+    steps = {each: layout.values["time.step_seconds"] for each, layout in found.items() if layout}
     assert list(steps.values()) != sorted(steps.values())
-    for batch in (464, 512):
-        bound = float(steps[batch]) * (1 + 1e-9)
-        until = [f"time.step_seconds<={bound} s"]
-        vary = {"vary": "training.global_batch", "with_layout": "auto", "unbounded": True}
-        answer = questions.ask(plan, until=until, **vary)
-        assert answer.holds and answer.fails and answer.fails.broken
-        assert answer.holds.value == max(b for b, step in steps.items() if step <= bound)
+    bound = float(steps[batch]) * (1 + 1e-9)
+    until = [f"time.step_seconds<={bound} s"]
+    vary = {"vary": "training.global_batch", "with_layout": "auto", "unbounded": True}
+    answer = questions.ask(plan, until=until, **vary)
+    assert answer.holds and answer.fails and answer.fails.broken
+    assert answer.holds.value == max(each for each, step in steps.items() if step <= bound)
 
 
 # cheapest
@@ -215,7 +217,7 @@ def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None
     assert "Devices to choose from:" in text and "Layout:" in text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_further() -> None:
     """A hundred times the price: two nodes miss the deadline, and more of them would cost more."""
     plan = load(LLAMA, cluster__devices=128)
@@ -439,18 +441,16 @@ def _open(**training: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("question", "options"),
-    [
-        ("longest-context", {}),
-        ("tokens-by-deadline", {"deadline": "30 days"}),
-        ("largest-model", {}),
-    ],
+    "question",
+    leave_to_night(["longest-context", "tokens-by-deadline", "largest-model"], ["longest-context"]),
 )
 def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_value(
-    question: str, options: dict[str, Any]
+    question: str,
 ) -> None:
     """No less than with the layout that was found for the plan as it is, or with any other one."""
-    plan, options = loading.load(_open()), {**options, "margin": "0"}
+    plan, options = loading.load(_open()), {"margin": "0"}
+    if question == "tokens-by-deadline":
+        options["deadline"] = "30 days"
     free = questions.ask(plan, question, **options)
     assert free.holds is not None and "layouts" in free.extra
     size = compute_values(free.holds.plan, ["parameters.total"])["parameters.total"]

@@ -74,7 +74,7 @@ def test_more_devices_hold_a_larger_model() -> None:
 
 @pytest.mark.slow
 def test_family_keeps_its_shape() -> None:
-    answer = questions.ask(load("presets/mixtral8x7b_h100x1024.yaml"), "largest-model")
+    answer = questions.ask(load(LAST, model="mixtral-8x7b"), "largest-model")
     assert answer.holds
     for probe in (answer.holds, answer.fails):
         model = probe.plan.get("model")
