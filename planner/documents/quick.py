@@ -51,6 +51,10 @@ Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it end
 Cost = tuple[int, int, int]  # characters not understood, words without effect, pieces
 
 _END = r"(?![\w%$]|[.,]\d)"
+#: Characters of no text, which stand for those of a name, and of one that is a number.
+MARK, BARE = "\ue000", "\ue001"
+_NAME_BEGIN = re.compile(r"(?:(?<![A-Za-z])|(?<=\dx)|(?<=\dX))[A-Za-z]|(?<!\d)\d")
+_NAME_END = re.compile(r"(?![a-rt-wyz\d%$]|[.,]\d)", re.I)
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
 _SEPARATOR = re.compile(r"(?:[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+")
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
@@ -1092,38 +1096,98 @@ def _parse_integer(text: str) -> int | str:
     return int(digits) if digits.isdigit() else digits
 
 
-@cache
-def _list_patterns() -> list[tuple[re.Pattern[str], list[str], Any]]:
-    """List the compiled phrases, then those that are refused."""
-    rows = [(row["say"], row["set"]) for row in _load_phrases()["phrases"]]
-    rows += [(say, {"fault": message}) for say, message in _load_phrases()["refused"].items()]
-    return [_compile_phrase(str(say), says) for say, says in rows]
+class Phrase(NamedTuple):
+    """A row of the table of phrases.
 
-
-def _compile_phrase(say: str, says: Any) -> tuple[re.Pattern[str], list[str], Any]:
-    """Compile a phrase to a regular expression.
-
-    Args:
+    Attributes:
         say: the phrase; a word in braces is a slot, one in angle brackets a part with a pattern of
             its own.
         says: the values that it sets.
-
-    Returns:
-        The expression, the kinds of its slots in order, and ``says``.
+        words: texts of which each match has one; empty if it may have none.
+        kind: the kind of name that each match has; empty if none.
     """
+
+    say: str
+    says: Any
+    words: tuple[str, ...]
+    kind: str
+
+
+@cache
+def _list_phrases() -> list[Phrase]:
+    """List the phrases, then those that are refused."""
+    rows = [(str(row["say"]), row["set"]) for row in _load_phrases()["phrases"]]
+    rows += [(str(say), {"fault": text}) for say, text in _load_phrases()["refused"].items()]
+    kinds = [(kind, f"{{{kind}}}") for kind in _map_names()]
+    return [
+        Phrase(say, says, _list_needed(say), next((k for k, slot in kinds if slot in say), ""))
+        for say, says in rows
+    ]
+
+
+def _list_needed(say: str) -> tuple[str, ...]:
+    """List texts of which each match of a phrase has one; empty if it may have none."""
+    plain = _insert_parts(f"({say})").lower()
+    plain = re.sub(r"\\.|\[[^]]*\]|\?p<word>|\?-i:|\?:|\{[\w,]+\}|[a-z\d]\?", " ", plain)
+    while found := re.search(r"\(([^()]*)\)([?*]?)", plain):
+        each = [re.findall(r"[a-z\d]{2,}", one) for one in found[1].split("|")]
+        each = each if all(each) and not found[2] and found[1][0] != "?" else []
+        inner = " ".join(word for words in each for word in words)
+        plain = f"{plain[: found.start()]} {inner} {plain[found.end() :]}"
+    return tuple(plain.split())
+
+
+@lru_cache(maxsize=4)
+def _list_patterns(text: str) -> list[tuple[re.Pattern[str], list[str], Any, str]]:
+    """List what a text may match: a pattern, the kinds of its slots, its values, and the text with
+    its names marked."""
+    low, marked = text.lower(), {kind: _mark_names(text, kind) for kind in _map_names()}
+    marked[""] = text
+    return [
+        (*_compile_phrase(one.say), one.says, marked[one.kind])
+        for one in _list_phrases()
+        if not one.kind or marked[one.kind] != text
+        if not one.words or any(word in low for word in one.words)
+    ]
+
+
+def _mark_names(text: str, kind: str) -> str:
+    """Replace each character of the names of a kind by a mark, which one pattern matches for all
+    names; of several that begin at a place the longest."""
+    names, marked = _map_names()[kind], text
+    held = [(at, letter) for at, letter in enumerate(text.lower()) if letter not in "-_ "]
+    longest, letters, after = max(map(len, names)), "".join(letter for _, letter in held), 0
+    for i, (at, _) in enumerate(held):
+        if at < after or not _NAME_BEGIN.match(text, at):
+            continue
+        for count in range(min(longest, len(held) - i), 0, -1):
+            end = held[i + count - 1][0] + 1
+            if (name := letters[i : i + count]) in names and _NAME_END.match(text, end):
+                mark = BARE if name.isdigit() else MARK
+                marked, after = f"{marked[:at]}{mark * (end - at)}{marked[end:]}", end
+                break
+    return marked
+
+
+@cache
+def _compile_phrase(say: str) -> tuple[re.Pattern[str], list[str]]:
+    """Compile a phrase to a regular expression; return it and the kinds of its slots in order."""
     slots: list[str] = []
 
     def slot(found: re.Match[str]) -> str:
         name, pattern = _load_phrases()["slots"][found[1]]
         slots.append(name)
-        each = sorted(_map_names().get(name, ()), key=len, reverse=True)
-        pattern = pattern or "|".join("[-_ ]?".join(map(re.escape, one)) for one in each)
-        return f"(?P<s{len(slots) - 1}>{pattern})"
+        return f"(?P<s{len(slots) - 1}>{pattern or f'(?:{MARK}|{BARE})+'})"
 
-    pattern = re.sub(r"\{([a-z]+)\}", slot, say.replace(" ", r"[\s_=:-]*"))
+    pattern = _insert_parts(re.sub(r"\{([a-z]+)\}", slot, say.replace(" ", r"[\s_=:-]*")))
+    return re.compile(rf"(?:{pattern}){_END}", re.I | re.ASCII), slots
+
+
+def _insert_parts(pattern: str) -> str:
+    """Put the pattern of each part into a phrase where it is named."""
     for name, part in reversed(_load_phrases()["parts"].items()):  # later ones hold earlier ones
         pattern = pattern.replace(f"<{name}>", part)
-    return re.compile(rf"(?:{pattern}){_END}", re.I | re.ASCII), slots, says
+    return pattern
 
 
 def _match_phrases(text: str, at: int) -> Iterator[Understood]:
@@ -1136,20 +1200,23 @@ def _match_phrases(text: str, at: int) -> Iterator[Understood]:
     Yields:
         Where each match ends, and its values.
     """
-    for pattern, slots, says in _list_patterns():
-        found = pattern.match(text, at)
+    for pattern, slots, says, marked in _list_patterns(text):
+        found = pattern.match(marked, at)
         if found is None or found.end() == at:
             continue
-        yield from _fill_phrase(found, slots, says)
-        last = re.search(r"\s+\S+$", found[0])
-        if last and (less := pattern.match(text, at, at + last.start())):
-            yield from _fill_phrase(less, slots, says)
+        yield from _fill_phrase(text, found, slots, says)
+        last = re.search(r"\s+\S+$", text[at : found.end()])
+        if last and (less := pattern.match(marked, at, at + last.start())):
+            yield from _fill_phrase(text, less, slots, says)
 
 
-def _fill_phrase(found: re.Match[str], slots: list[str], says: Any) -> Iterator[Understood]:
+def _fill_phrase(
+    text: str, found: re.Match[str], slots: list[str], says: Any
+) -> Iterator[Understood]:
     """Fill the slots of a phrase.
 
     Args:
+        text: the line.
         found: the match of its expression.
         slots: the kinds of its slots.
         says: its values; a slot's name in braces is replaced.
@@ -1157,14 +1224,14 @@ def _fill_phrase(found: re.Match[str], slots: list[str], says: Any) -> Iterator[
     Yields:
         Where the phrase ends and its values; nothing where a slot has no value.
     """
-    groups = found.groupdict()
+    groups = {name: text[slice(*found.span(name))] for name in found.re.groupindex}
     words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
     values = {name: _parse_slot(name, one) for name, one in words.items()}
     if None in values.values():
         return
     each, _, values["of"] = values.get("instance", "0").partition(" ")
     values["each"] = int(each)
-    values |= {"all": found[0].lower(), "word": (groups.get("word") or "").lower()}
+    values |= {"all": text[slice(*found.span())].lower(), "word": groups.get("word", "").lower()}
     with suppress(KeyError):  # a slot of another alternative
         yield (
             found.end(),
@@ -1187,7 +1254,7 @@ def _parse_slot(name: str, text: str) -> Any:
     """
     text = text.lower().lstrip("$ ").replace(",", "")
     if name in _map_names():
-        return _map_names()[name][aliases.to_letters(text)]
+        return _map_names()[name].get(aliases.to_letters(text))
     if name == "time":
         count, unit = re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups()  # type: ignore[union-attr]
         return f"{_load_phrases()['words'].get(count, 1 if count in ('a', 'an') else count)} {unit}"
