@@ -294,15 +294,19 @@ def _compare_texts(first: str, second: str) -> str:
     from planner.questions.plan_questions import evaluate
     from planner.review import diff, writing
 
-    lead, sides = [], []
+    lead, results = [], []
     for text in (first, second):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
         assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
         lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
-        sides.append(result.to_json())
-    found = diff.diff_results(first, second, sides[0], sides[1])
-    return "\n".join([*lead, "", writing.format_diff(found)])
+        results.append(result)
+    found = diff.diff_results(first, second, *(result.to_json() for result in results))
+    answers = [
+        f"ANSWER  {name}: {' and '.join(result[name].text() for result in results)}"
+        for name in quick.list_asked(first)
+    ]
+    return "\n".join([*answers, *lead, "", writing.format_diff(found)])
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:

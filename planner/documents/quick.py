@@ -11,8 +11,10 @@ printed as such.
 from __future__ import annotations
 
 import re
+from calendar import month_abbr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import date
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, lru_cache, reduce
@@ -33,7 +35,17 @@ LONGEST, NAME = 1000, 200  # characters of a line, and of the name of a plan
 STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
 SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
-ORDER = ("name", "model", "cluster", "training", "parallelism", "time", "questions", "require")
+ORDER = (
+    "name",
+    "notes",
+    "model",
+    "cluster",
+    "training",
+    "parallelism",
+    "time",
+    "questions",
+    "require",
+)
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
@@ -147,7 +159,9 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         if word in _collect_letters() or _is_harmless(word):
             return found[0]
         pool = [one for one in _list_corrected() if one[0] == word[0]]
-        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
+        turned = [one for one in _list_harmless() if one[0] == word[0] and len(one) == len(word)]
+        near = [one for one in turned if sorted(one) == sorted(word)]
+        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR) or near
         if not near:
             return found[0]
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
@@ -170,6 +184,15 @@ def split_alternatives(text: str) -> list[str]:
     """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, into
     the two texts that it means; other texts stay whole."""
     text = correct_spelling(text)[0]
+    if re.search(r"\b(compar\w+|difference)\b", text, re.I):  # compare A and B
+        joins = re.finditer(r"\b(and|with|to)\b", text, re.I)
+        each = (_split_between(f"{text[: a.start()]}vs{text[a.end() :]}") for a in joins)
+        return next((texts for texts in each if len(texts) > 1), None) or _split_between(text)
+    return _split_between(text)
+
+
+def _split_between(text: str) -> list[str]:
+    """Split a text at a word such as `vs` between two values of a kind; other texts stay whole."""
     pieces = _list_splits(text)[0]
     for at, piece in enumerate(pieces[1:-1], 1):
         if (
@@ -289,6 +312,7 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
         + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
         for key, because in why.items()
         if because or key not in every
+        if not because or why.get(key.rpartition(".")[0]) != because
     )
 
 
@@ -312,9 +336,11 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         PlanError: what is missing, or may mean two things.
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
-    spent = said.pop("flop", None)
-    if spent and not asked and not any(key in NAMED or key[:6] == "shape." for key in said):
-        asked.append("largest-model")
+    spent, trained = said.pop("flop", None), {"training.tokens", "each", "examples", "steps"}
+    named = any(key in NAMED or key.startswith("shape.") for key in said)
+    if not asked and not named and (spent or {"deadline", "budget", "hours"} & said.keys()):
+        asked += ["largest-model"] if spent or not trained & said.keys() else []
+    if spent and asked == ["largest-model"]:
         spent = spent._replace(why=f"{ASSUMED}a budget of compute asks for the model size")
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
@@ -325,16 +351,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _choose_model(said)
     if "model" not in said:
         raise _ask_for("model")
-    _derive_devices(said)
-    without = _load_phrases()["without devices"]
-    if {*without["found"]} & {*asked} and "cluster" not in said:
-        if "cluster.devices" in said and said["cluster.devices"].why:
-            del said["cluster.devices"]
-        _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    elif {*without["counted"]} & {*asked} and not {"cluster", "cluster.devices"} & said.keys():
-        _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-        if (count := _count_holding(said)) > said["cluster.devices"].value:
-            said["cluster.devices"] = Said(count, Place(TEXT), ASSUMED + without["why"])
+    _assume_devices(said, asked, bool(trained & said.keys()))
     _choose_device(said)
     if not {"cluster", "cluster.devices"} & said.keys():
         raise _ask_for("devices")
@@ -349,21 +366,28 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         why = f"{ASSUMED}as many as hold the model, each in whole nodes"
         said["parallelism.replicate"] = Said(max(1, count), hybrid.place, why)
     adapted = said.pop("lora", None) or any(key.startswith("training.lora.") for key in said)
+    if bits := said.pop("weight format", None):
+        base, why = _load_phrases()["formats"][bits.value]
+        if not adapted and trained & said.keys() and "tuned" not in said:
+            raise _ask_for("bits", bits.place, bits.value)
+        if said.get("training.lora.base", bits).value not in (bits.value, base):
+            raise _ask_for("bits", bits.place, bits.value)
+        why += "" if adapted else ", which are not trained themselves: adapters (LoRA) are"
+        adapted = said.setdefault(
+            "training.lora.base", bits._replace(value=base, why=ASSUMED + why)
+        )
     if adapted:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
-    if bits := said.pop("weight format", None):
-        base, why = _load_phrases()["formats"][bits.value]
-        if not adapted or said.get("training.lora.base", bits).value not in (bits.value, base):
-            raise _ask_for("bits", bits.place, bits.value)
-        said.setdefault("training.lora.base", bits._replace(value=base, why=ASSUMED + why))
     tuned = bool(said.pop("tuned", None) or adapted)
     _convert_tokens(said, tuned)
     if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
         count = int(Fraction(spent.value) / (6 * size))
         said["training.tokens"], spent = spent._replace(value=count, why=why), None
+    _convert_rate(said, bool(adapted))
+    _replicate_whole(said)
     mfu = said.get("time.mfu")
     if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
         raise _ask_for("mfu", mfu.place, mfu.value)
@@ -380,6 +404,33 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
     said.pop("sized", None)
     return said
+
+
+def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> None:
+    """Derive the devices, and assume what a question needs of them.
+
+    Args:
+        said: values by key, which this changes.
+        asked: the questions of the text, to which one is added that a limit without devices asks.
+        trained: whether the length of the run is given.
+    """
+    without, several = _load_phrases()["without devices"], said.pop("several", None)
+    _derive_devices(said)
+    counted = {*without["counted"]} & {*asked} or "hours" in said or several
+    if {"cluster", "cluster.devices"} & said.keys():
+        pass
+    elif not asked and trained and {"deadline", "budget", "money"} & said.keys():
+        asked.append("fewest-devices" if "deadline" in said else "cheapest")
+    elif asked == ["memory"]:
+        said["cluster.devices"] = Said(1, Place(TEXT), ASSUMED + without["alone"])
+    if {*without["found"]} & {*asked} and "cluster" not in said:
+        if "cluster.devices" in said and said["cluster.devices"].why:
+            del said["cluster.devices"]
+        _add_assumptions(said, "cluster.accelerator", "cluster.devices")
+    elif counted and not {"cluster", "cluster.devices"} & said.keys():
+        _add_assumptions(said, "cluster.accelerator", "cluster.devices")
+        if (count := _count_holding(said)) > said["cluster.devices"].value or several:
+            said["cluster.devices"] = Said(count, Place(TEXT), ASSUMED + without["why"])
 
 
 def _choose_model(said: dict[str, Said]) -> None:
@@ -408,11 +459,12 @@ def _choose_model(said: dict[str, Said]) -> None:
         if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
-        sparse = experts or active
-        said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size)
+        sparse, length = experts or active, said[LENGTH].value if LENGTH in said else 0
+        said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size, length)
         if named and "sparse" not in said["model"].why:
             shown = said["model"].why.removeprefix(ASSUMED) or "its size alone"
-            why = f"{ASSUMED}{named.value} is not built in; {shown}"
+            held = "no {} of {} is" if named.value in _list_families() else "{} is not"
+            why = f"{ASSUMED}{held.format(named.value, size.value)} built in; {shown}"
             said["model"] = said["model"]._replace(why=why)
         said["sized"] = size
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
@@ -485,7 +537,8 @@ def _choose_member(family: Said, size: Said | None) -> Said | None:
         raise _ask_for("family", size.place, wanted, ", ".join(names[:8]))
     newest = max(map(_read_version, near))
     near = [one for one in near if _read_version(one) == newest]
-    if len(near) > 1:
+    near.sort(key=lambda one: one.count("-"))  # a text model before one with images
+    if len(near) > 1 and near[0].count("-") == near[1].count("-"):
         raise _ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
     alone = newest == () or re.search(r"\d", family.value)
     why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}"
@@ -510,12 +563,17 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
 
-def _choose_shape(size: Said) -> Said:
-    """Choose the published dense model whose shape a size gets, with more or fewer layers where it
+def _choose_shape(size: Said, length: int) -> Said:
+    """Choose the published dense model that reads a length whose shape a size gets, with more or fewer layers where it
     is not near; the size alone where all are much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
-    name = min(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
+    name = next(
+        one
+        for one in sorted(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
+        if (_load_sizes()[one][3] or length) >= length
+        or resources.load_preset(f"models/{one}").get("positions") != "learned"
+    )
     if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
         return Said({"parameters": size.value}, size.place)
     total = exact_text(_load_sizes()[name][1])
@@ -654,6 +712,8 @@ def _derive_devices(said: dict[str, Said]) -> None:
     if (some := said.pop("some nodes", None)) and not nodes and "cluster.devices" not in said:
         nodes = Said(1, some.place, f"{ASSUMED}one node; nobody says how many")
     each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")
+    if nodes and devices and each and each.value == devices.value:  # 96 dgx-a100 (8 x 40 GB)
+        devices = said.pop("cluster.devices")
     if nodes and devices and each is None:
         if devices.value % nodes.value or (devices.value <= 8 and nodes.value > 1):
             raise _ask_for("nodes", devices.place, nodes.value, devices.value)
@@ -683,7 +743,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         PlanError: numbers that contradict each other, or of which something is missing.
     """
     bare, examples = said.pop("length alone", None), said.pop("examples", None)
-    if bare and (LENGTH in said or not {"training.tokens", "each", "steps"} & {*said}):
+    if bare and LENGTH in said:
         raise _ask_for("bare", bare.place, bare.value // 1024)
     if bare:
         said[LENGTH] = bare._replace(why=f"{ASSUMED}{bare.value // 1024}k alone is the length")
@@ -799,7 +859,12 @@ def _add_network(said: dict[str, Said]) -> None:
     of = said.pop("network of", None)
     if (rate := said.pop("network", None)) is None:
         return
-    kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
+    if rate.why:  # nobody states it
+        of = None if of and of.value != "node" else of
+    kind, value = (
+        of.value if of else "device" if rate.why else "card",
+        units.parse(rate.value, "bytes/s"),
+    )
     whole, limit = kind == "node", _load_phrases()["limits"].get(kind)
     if limit:  # nobody says whose
         whole = (value > units.parse(limit, "bytes/s")) != (kind == "ethernet")
@@ -810,6 +875,49 @@ def _add_network(said: dict[str, Said]) -> None:
         each = value / said["cluster.devices_per_node"].value * 8 / 10**9
         rate = rate._replace(value=f"{plain_text(each)} Gb/s")
     said["cluster.network.bandwidth"] = rate
+
+
+def _convert_rate(said: dict[str, Said], adapted: bool) -> None:
+    """Convert a measured rate, in FLOP or tokens, to a share of the devices' peak.
+
+    Raises:
+        PlanError: it is not known of which model or devices.
+    """
+    flop, tokens, of = (said.pop(key, None) for key in ("flop rate", "token rate", "rate of"))
+    if (rate := flop or tokens) is None:
+        return
+    kind, count = said.get("cluster.accelerator"), said.get("cluster.devices")
+    size = _count_parameters(said)
+    if kind is None or count is None or (tokens and (adapted or size is None)):
+        raise _ask_for("rate", rate.place, rate.value)
+    peaks = source.load({"extends": kind.value}, kind="accelerator").get("peaks")
+    precision = said["training.precision"].value if "training.precision" in said else "bf16"
+    peak = next(peaks[one] for one in (precision, "bf16", "fp16") if one in peaks)
+    whole = units.parse(peak["value"], "FLOP/s") / (2 if peak["convention"] == "sparse" else 1)
+    each = Fraction(rate.value) * (10**12 if flop else 6 * (size or 0))
+    each /= count.value if tokens and not of else 1
+    shown = f"{rate.value} {'TFLOP/s' if flop else 'tokens/s at 6 FLOP a parameter'}"
+    why = f"{ASSUMED}{shown} of a peak of {plain_text(whole / 10**12)} TFLOP/s"
+    said["time.mfu"] = rate._replace(value=f"{plain_text(round(each / whole * 100, 1))}%", why=why)
+
+
+def _replicate_whole(said: dict[str, Said]) -> None:
+    """Keep layers whole where only the data is said to be split: FSDP, ZeRO-3, DDP; convert what a
+    text says of failures and links."""
+    alone = said.pop("data alone", None) or said.get("parallelism.zero")
+    if alone and alone.value in (True, 3):
+        why = f"{ASSUMED}the text splits the data over all devices"
+        for key in ("parallelism.tensor", "parallelism.pipeline"):
+            said.setdefault(key, Said(1, alone.place, why))
+    if period := said.pop("failures", None):
+        if "cluster.devices" not in said:
+            raise _ask_for("devices")
+        seen = {"count": 1, "devices": said["cluster.devices"].value, "period": period.value}
+        said["cluster.failures"] = period._replace(value=seen)
+    if (bare := said.pop("no link", None)) and (kind := said.get("cluster.accelerator")):
+        link = source.load({"extends": kind.value}, kind="accelerator").get("host_link")
+        slow = {"extends": kind.value, "link": {**link, "topology": "host"}} if link else kind.value
+        said["cluster.accelerator"] = bare._replace(value=slow)
 
 
 def _assume_tokens(said: dict[str, Said], about: str) -> None:
@@ -843,14 +951,19 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         said.setdefault("budget", money)
     if "cheapest" in asked and "deadline" not in said:
         _add_assumptions(said, "deadline")
-    deadline, budget = said.pop("deadline", None), said.pop("budget", None)
+    deadline, budget, hours = (said.pop(key, None) for key in ("deadline", "budget", "hours"))
     limits: dict[str, Any] = {"deadline": deadline.value} if deadline else {}
-    limits |= {"until": [f"cost.total <= {budget.value} USD"]} if budget else {}
+    until = [f"cost.total <= {budget.value} USD"] if budget else []
+    until += [f"time.device_hours <= {hours.value} h"] if hours else []
+    limits |= {"until": until} if until else {}
     tokens = "training.tokens" in said
     if sized and not tokens and (limits or "compute-optimal" in asked):
-        if len(limits) != 1:
+        if len([*filter(None, (deadline, budget, hours))]) != 1:
             raise _ask_for("each")
-        spent = deadline.value if deadline else f"{budget.value} USD"  # type: ignore[union-attr]
+        spent = deadline.value if deadline else f"{budget.value} USD" if budget else ""
+        if hours:
+            count = said["cluster.devices"].value if "cluster.devices" in said else 1
+            spent = f"{plain_text(Fraction(hours.value) / count)} h"
         said["questions"] = Said([{"compute-optimal": spent}], Place(TEXT))
         return
     names = [one for one in asked if one in ANSWERED]
@@ -873,9 +986,9 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         questions.append({"tokens-by-deadline": limits})
     if questions:
         said["questions"] = Said(questions, Place(TEXT), deadline.why if deadline else "")
-    elif (first := deadline or budget) is not None:
-        until = [f"time.training_days <= {deadline.value}"] if deadline else []
-        said["require"] = Said([*until, *limits.get("until", [])], first.place)
+    elif (first := deadline or budget or hours) is not None:
+        days = [f"time.training_days <= {deadline.value}"] if deadline else []
+        said["require"] = Said([*days, *until], first.place, first.why)
 
 
 def _find_longest(said: Mapping[str, Said]) -> int | None:
@@ -935,6 +1048,7 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
             return held
         return Node({key: whole(one) for key, one in held.items()}, start, STATED)
 
+    assert tree.keys() <= {*ORDER}, tree.keys()
     return whole({key: tree[key] for key in ORDER if key in tree})
 
 
@@ -1021,7 +1135,7 @@ def _is_harmless(word: str) -> bool:
 @cache
 def _list_harmless() -> frozenset[str]:
     """List the words that change no answer."""
-    return frozenset(_load_phrases()["ignored"].split())
+    return frozenset([*_load_phrases()["ignored"].split(), *_load_phrases()["fillers"].split()])
 
 
 @cache
@@ -1233,13 +1347,12 @@ def _fill_phrase(
     values["each"] = int(each)
     values |= {"all": text[slice(*found.span())].lower(), "word": groups.get("word", "").lower()}
     with suppress(KeyError):  # a slot of another alternative
-        yield (
-            found.end(),
-            {
-                key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
-                for key, one in says.items()
-            },
-        )
+        filled = {
+            key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
+            for key, one in says.items()
+        }
+        why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
+        yield found.end(), {**filled, "why": why} if why else filled
 
 
 def _parse_slot(name: str, text: str) -> Any:
@@ -1255,9 +1368,14 @@ def _parse_slot(name: str, text: str) -> Any:
     text = text.lower().lstrip("$ ").replace(",", "")
     if name in _map_names():
         return _map_names()[name].get(aliases.to_letters(text))
+    if name == "date":
+        return _count_days(text)
+    if not re.search(r"\d", text):
+        numbers_of, words = _load_phrases()["words"], re.findall("[a-z]+", text)
+        number = next((numbers_of[word] for word in words if word in numbers_of), 1)
+        text = f"{number} {'' if {words[-1]} & {*numbers_of, 'single', 'an', 'a'} else words[-1]}"
     if name == "time":
-        count, unit = re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups()  # type: ignore[union-attr]
-        return f"{_load_phrases()['words'].get(count, 1 if count in ('a', 'an') else count)} {unit}"
+        return " ".join(re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups())  # type: ignore[union-attr]
     if name == "percent":
         return text if Fraction(text) <= 1 else f"{text}%"
     if name == "power":
@@ -1266,8 +1384,6 @@ def _parse_slot(name: str, text: str) -> Any:
     if name == "half":
         return int(text) // 2 or None
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
-    if not number:
-        return _load_phrases()["words"].get(text, 1)
     if name in ("tokens", "size"):
         suffix = many.upper().replace("K", "k")
         return _parse_integer(
@@ -1280,6 +1396,25 @@ def _parse_slot(name: str, text: str) -> Any:
     if name == "money":
         return plain_text(value)
     return int(value) if value.denominator == 1 else None
+
+
+def _count_days(text: str) -> str | None:
+    """Count the days from today to a date without or with its year; None where there is none."""
+    today = date.today()
+    for name, day in _load_phrases()["days"].items():
+        text = day if name in text else text
+    words = re.findall(r"[a-z]+|\d+", text)
+    months = [name.lower() for name in month_abbr]
+    month = next((months.index(one[:3]) for one in words if one[:3] in months[1:]), 0)
+    year = next((int(one) for one in words if len(one) == 4 and one.isdigit()), 0)
+    count = next((int(one) for one in words if len(one) < 3 and one.isdigit()), 1)
+    with suppress(ValueError):
+        if not month:
+            return f"{(date.fromisoformat(text) - today).days} days"
+        until = date(year or today.year, month, count)
+        until = until if year or until > today else until.replace(year=today.year + 1)
+        return f"{(until - today).days} days" if until > today else None
+    return None
 
 
 @cache
