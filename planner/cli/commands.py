@@ -301,7 +301,7 @@ def _compare_texts(first: str, second: str) -> str:
         assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
         lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
         results.append(result)
-    found = diff.diff_results(first, second, *(result.to_json() for result in results))
+    found = diff.diff_results(first, second, results[0].to_json(), results[1].to_json())
     answers = [
         f"ANSWER  {name}: {' and '.join(result[name].text() for result in results)}"
         for name in quick.list_asked(first)

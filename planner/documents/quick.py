@@ -11,14 +11,13 @@ printed as such.
 from __future__ import annotations
 
 import re
-from calendar import month_abbr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, lru_cache, reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -311,7 +310,7 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
         f"{key} {format_flow(every[key].plain() if key in every else get(key))}"
         + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
         for key, because in why.items()
-        if because or key not in every
+        if because or key not in every or key == "notes"
         if not because or why.get(key.rpartition(".")[0]) != because
     )
 
@@ -338,10 +337,10 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent, trained = said.pop("flop", None), {"training.tokens", "each", "examples", "steps"}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
-    if not asked and not named and (spent or {"deadline", "budget", "hours"} & said.keys()):
+    if not asked and not named and (spent or {"deadline", "budget", "money", "hours"} & said.keys()):
         asked += ["largest-model"] if spent or not trained & said.keys() else []
-    if spent and asked == ["largest-model"]:
-        spent = spent._replace(why=f"{ASSUMED}a budget of compute asks for the model size")
+        why = f"{ASSUMED}a budget of compute asks for the model size"
+        spent = spent and spent._replace(why=why)
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
         if spent and "cluster.accelerator" not in said:
@@ -441,13 +440,11 @@ def _choose_model(said: dict[str, Said]) -> None:
     """
     if (shape := _build_shape(said)) is not None:
         said["model"] = shape
-    size, family, named = (
-        said.pop("size", None),
-        said.pop("family", None),
-        said.pop("model name", None),
+    size, family, named, active, experts, trait = (
+        said.pop(key, None)
+        for key in ("size", "family", "model name", "active", "experts", "trait")
     )
-    active, experts = said.pop("active", None), said.pop("experts", None)
-    trait, given = said.pop("trait", None), size is not None
+    given = size is not None
     if family is not None:
         if "model" in said and said["model"].value in _list_families()[family.value]:
             family = None
@@ -564,8 +561,8 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
 
 
 def _choose_shape(size: Said, length: int) -> Said:
-    """Choose the published dense model that reads a length whose shape a size gets, with more or fewer layers where it
-    is not near; the size alone where all are much smaller or larger."""
+    """Choose the published dense model that reads a length and whose shape a size gets, with more
+    or fewer layers where it is not near; the size alone where all are much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
     name = next(
@@ -917,7 +914,8 @@ def _replicate_whole(said: dict[str, Said]) -> None:
     if (bare := said.pop("no link", None)) and (kind := said.get("cluster.accelerator")):
         link = source.load({"extends": kind.value}, kind="accelerator").get("host_link")
         slow = {"extends": kind.value, "link": {**link, "topology": "host"}} if link else kind.value
-        said["cluster.accelerator"] = bare._replace(value=slow)
+        why = f"{ASSUMED}devices of a node exchange over {link['name']}" if link else ""
+        said["cluster.accelerator"] = bare._replace(value=slow, why=why)
 
 
 def _assume_tokens(said: dict[str, Said], about: str) -> None:
@@ -1210,35 +1208,23 @@ def _parse_integer(text: str) -> int | str:
     return int(digits) if digits.isdigit() else digits
 
 
-class Phrase(NamedTuple):
-    """A row of the table of phrases.
-
-    Attributes:
-        say: the phrase; a word in braces is a slot, one in angle brackets a part with a pattern of
-            its own.
-        says: the values that it sets.
-        words: texts of which each match has one; empty if it may have none.
-        kind: the kind of name that each match has; empty if none.
-    """
-
-    say: str
-    says: Any
-    words: tuple[str, ...]
-    kind: str
+@lru_cache(maxsize=4)
+def _list_patterns(text: str) -> list[tuple[re.Pattern[str], list[str], Any, str]]:
+    """List what a text may match, phrases before those that are refused: a pattern, the kinds of
+    its slots, its values, and the text with its names marked."""
+    rows = [(str(row["say"]), row["set"]) for row in _load_phrases()["phrases"]]
+    rows += [(str(say), {"fault": fault}) for say, fault in _load_phrases()["refused"].items()]
+    low, marked = text.lower(), {kind: _mark_names(text, kind) for kind in _map_names()}
+    found = []
+    for say, says in rows:
+        kind = next((one for one in marked if f"{{{one}}}" in say), "")
+        needed = _list_needed(say)
+        if (not needed or any(word in low for word in needed)) and marked.get(kind) != text:
+            found.append((*_compile_phrase(say), says, marked.get(kind, text)))
+    return found
 
 
 @cache
-def _list_phrases() -> list[Phrase]:
-    """List the phrases, then those that are refused."""
-    rows = [(str(row["say"]), row["set"]) for row in _load_phrases()["phrases"]]
-    rows += [(str(say), {"fault": text}) for say, text in _load_phrases()["refused"].items()]
-    kinds = [(kind, f"{{{kind}}}") for kind in _map_names()]
-    return [
-        Phrase(say, says, _list_needed(say), next((k for k, slot in kinds if slot in say), ""))
-        for say, says in rows
-    ]
-
-
 def _list_needed(say: str) -> tuple[str, ...]:
     """List texts of which each match of a phrase has one; empty if it may have none."""
     plain = _insert_parts(f"({say})").lower()
@@ -1249,20 +1235,6 @@ def _list_needed(say: str) -> tuple[str, ...]:
         inner = " ".join(word for words in each for word in words)
         plain = f"{plain[: found.start()]} {inner} {plain[found.end() :]}"
     return tuple(plain.split())
-
-
-@lru_cache(maxsize=4)
-def _list_patterns(text: str) -> list[tuple[re.Pattern[str], list[str], Any, str]]:
-    """List what a text may match: a pattern, the kinds of its slots, its values, and the text with
-    its names marked."""
-    low, marked = text.lower(), {kind: _mark_names(text, kind) for kind in _map_names()}
-    marked[""] = text
-    return [
-        (*_compile_phrase(one.say), one.says, marked[one.kind])
-        for one in _list_phrases()
-        if not one.kind or marked[one.kind] != text
-        if not one.words or any(word in low for word in one.words)
-    ]
 
 
 def _mark_names(text: str, kind: str) -> str:
@@ -1399,21 +1371,17 @@ def _parse_slot(name: str, text: str) -> Any:
 
 
 def _count_days(text: str) -> str | None:
-    """Count the days from today to a date without or with its year; None where there is none."""
-    today = date.today()
-    for name, day in _load_phrases()["days"].items():
-        text = day if name in text else text
-    words = re.findall(r"[a-z]+|\d+", text)
-    months = [name.lower() for name in month_abbr]
-    month = next((months.index(one[:3]) for one in words if one[:3] in months[1:]), 0)
-    year = next((int(one) for one in words if len(one) == 4 and one.isdigit()), 0)
-    count = next((int(one) for one in words if len(one) < 3 and one.isdigit()), 1)
-    with suppress(ValueError):
-        if not month:
-            return f"{(date.fromisoformat(text) - today).days} days"
-        until = date(year or today.year, month, count)
-        until = until if year or until > today else until.replace(year=today.year + 1)
-        return f"{(until - today).days} days" if until > today else None
+    """Count the days from today to a date, the next one if it has no year; None if it is none."""
+    today, days = date.today(), _load_phrases()["days"]
+    text = next((day for name, day in days.items() if name in text), text)
+    text = re.sub(r"(?<=\d)(st|nd|rd|th)|\b(the|of)\b|,", "", text)
+    year = re.search(r"20\d\d", text)
+    for several, form in product((0, 1), _load_phrases()["date formats"]):
+        dated = text if year else f"{text} {today.year + several}"
+        with suppress(ValueError):
+            until = datetime.strptime(" ".join(dated.split()), form).date()
+            if until > today:
+                return f"{(until - today).days} days"
     return None
 
 
