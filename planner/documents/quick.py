@@ -337,7 +337,11 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent, trained = said.pop("flop", None), {"training.tokens", "each", "examples", "steps"}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
-    if not asked and not named and (spent or {"deadline", "budget", "money", "hours"} & said.keys()):
+    if (
+        not asked
+        and not named
+        and (spent or {"deadline", "budget", "money", "hours"} & said.keys())
+    ):
         asked += ["largest-model"] if spent or not trained & said.keys() else []
         why = f"{ASSUMED}a budget of compute asks for the model size"
         spent = spent and spent._replace(why=why)
@@ -460,8 +464,11 @@ def _choose_model(said: dict[str, Said]) -> None:
         said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size, length)
         if named and "sparse" not in said["model"].why:
             shown = said["model"].why.removeprefix(ASSUMED) or "its size alone"
-            held = "no {} of {} is" if named.value in _list_families() else "{} is not"
-            why = f"{ASSUMED}{held.format(named.value, size.value)} built in; {shown}"
+            family_known = named.value in _list_families()
+            absent = (
+                f"no {named.value} of {size.value} is" if family_known else f"{named.value} is not"
+            )
+            why = f"{ASSUMED}{absent} built in; {shown}"
             said["model"] = said["model"]._replace(why=why)
         said["sized"] = size
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
