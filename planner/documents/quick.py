@@ -647,11 +647,11 @@ def _choose_device(said: dict[str, Said]) -> None:
     name = said.get("cluster.accelerator")
     if (about := memory or variant) and "cluster" not in said:
         kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
-        first = name.value.partition("-")[0] if name else ""
+        first = _name_family(name.value) if name else ""
         fitting = [
             kind
             for kind in kinds
-            if kind.partition("-")[0] == first or not name
+            if _name_family(kind) == first or not name
             if variant is None or variant.value in kind.split("-")
             if memory is None
             or _is_near(
@@ -677,6 +677,11 @@ def _choose_device(said: dict[str, Said]) -> None:
         peaks = source.load({"extends": kind.value}, kind="accelerator").get("peaks")
         if "bf16" not in peaks:
             _add_assumptions(said, "training.precision")
+
+
+def _name_family(accelerator: str) -> str:
+    """Return the name of an accelerator up to its number, which its other forms share."""
+    return re.match(r"\D*\d*[^-]*", accelerator)[0]  # type: ignore[index]
 
 
 def _add_assumptions(said: dict[str, Said], *keys: str) -> None:

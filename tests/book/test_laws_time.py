@@ -287,7 +287,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 def shipped() -> Iterator[tuple[str, dict[str, Any]]]:
     """A plan for each model: the n-th with the n-th accelerator and way, which meet all others in
-    turn, for 43 and 7 have no common divisor with each other."""
+    turn, for 88 and 7 have no common divisor with each other."""
     for number, (model, accelerator) in enumerate(zip(MODELS, cycle(ACCELERATORS), strict=False)):
         way = WAYS[number % len(WAYS)]
         document = {

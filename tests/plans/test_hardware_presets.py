@@ -205,11 +205,57 @@ ROWS = {
     "rubin": "Rubin (per GPU)",
     "gaudi2": "Gaudi2",
     "gaudi3": "Gaudi3 (OAM)",
+    "rtx-3060": "RTX 3060 12 GB",
+    "rtx-3060-ti": "RTX 3060 Ti",
+    "rtx-3070": "RTX 3070",
+    "rtx-3070-ti": "RTX 3070 Ti",
+    "rtx-3080": "RTX 3080 10 GB",
+    "rtx-3080-ti": "RTX 3080 Ti",
+    "rtx-3090-ti": "RTX 3090 Ti",
+    "rtx-3080-12gb": "RTX 3080 12 GB",
+    "rtx-4060": "RTX 4060",
+    "rtx-4060-ti-8gb": "RTX 4060 Ti 8 GB",
+    "rtx-4060-ti-16gb": "RTX 4060 Ti 16 GB",
+    "rtx-4070": "RTX 4070",
+    "rtx-4070-super": "RTX 4070 SUPER",
+    "rtx-4070-ti": "RTX 4070 Ti",
+    "rtx-4070-ti-super": "RTX 4070 Ti SUPER",
+    "rtx-4080": "RTX 4080",
+    "rtx-4080-super": "RTX 4080 SUPER",
+    "rtx-5060-ti-16gb": "RTX 5060 Ti 16 GB",
+    "rtx-5070": "RTX 5070",
+    "rtx-5070-ti": "RTX 5070 Ti",
+    "rtx-5080": "RTX 5080",
+    "rtx-2080-ti": "RTX 2080 Ti",
+    "t4": "T4",
+    "p100-sxm-16gb": "P100 SXM2",
+    "p100-pcie-16gb": "P100 PCIe",
+    "v100-pcie-32gb": "V100-32GB-PCIe",
+    "a10": "A10",
+    "a30": "A30",
+    "a40": "A40",
+    "l40": "L40",
+    "rtx-a4000": "RTX A4000",
+    "rtx-a4500": "RTX A4500",
+    "rtx-a5000": "RTX A5000",
+    "rtx-4000-ada": "RTX 4000 Ada",
+    "rtx-4500-ada": "RTX 4500 Ada",
+    "rtx-5000-ada": "RTX 5000 Ada",
+    "rtx-6000-ada": "RTX 6000 Ada",
+    "h200-nvl-141gb": "H200 NVL",
+    "gh200-96gb": "GH200 96 GB",
+    "gh200-144gb": "GH200 144 GB",
+    "mi210": "MI210",
+    "mi250": "MI250 (both dies)",
+    "gb10": "GB10 (DGX Spark)",
+    "v100-pcie-16gb": "V100-16GB-PCIe",
+    "b100-sxm-192gb": "B100-SXM",
 }
 
 # Where the table and the source of a preset do not agree, and why the preset has it otherwise.
 DIFFERENCES = {
     ("b200-sxm-192gb", "tf32"): "the datasheet prints 2.2 PFLOP/s, the table halves bf16",
+    ("b100-sxm-192gb", "tf32"): "the source has half of bf16",
     ("b300-sxm-288gb", "memory"): "270 GB of the announced 288 GB are enabled",
     ("gb300", "memory"): "279 GB of the announced 288 GB are enabled",
     ("b300-sxm-288gb", "memory_bandwidth"): "the table takes the rate of a simulator's file",
@@ -217,6 +263,9 @@ DIFFERENCES = {
     ("mi250x", "memory_bandwidth"): "the source lists 3.2 TB/s, the table computes from the clock",
     ("l4", "tf32"): "the datasheet prints 120 TFLOP/s, the table halves bf16",
     ("mi355x", "link"): "the table rounds down",
+    ("mi250", "fp32"): "matrix instructions, where the table has vector instructions",
+    ("p100-pcie-16gb", "memory_bandwidth"): "720 GB/s when it was announced, 732 as sold",
+    ("p100-sxm-16gb", "memory_bandwidth"): "720 GB/s when it was announced, 732 as sold",
     ("mi250x", "fp32"): "matrix instructions, where the table has vector instructions",
     ("tpu-v4", "memory_bandwidth"): "the documentation prints 1200 GB/s",
     ("tpu-v6e", "memory_bandwidth"): "the documentation prints 1638 GB/s",
@@ -243,7 +292,12 @@ def compared(name: str) -> Iterator[tuple[str, Fraction, Fraction, bool]]:
         ("memory", Fraction(printed), "memory_gb", 1),
         ("memory_usable", ours.get("memory_usable"), "memory_bytes_usable", 1),
         ("memory_bandwidth", ours["memory_bandwidth"], "mem_bw_GBps", 10**9),
-        ("link", one_way(ours["link"]), "intra_node_GBps_per_direction", 10**9),
+        (
+            "link",
+            one_way(ours["link"]) if "link" in ours else None,
+            "intra_node_GBps_per_direction",
+            10**9,
+        ),
         (
             "network",
             ours.get("network", {}).get("bandwidth"),
@@ -282,7 +336,9 @@ def test_figures_agree_with_the_table(name: str) -> None:
 # Dense 16-bit operations per multiprocessor and cycle, from the vendors' descriptions of the
 # matrix units. They tie three figures together that come from different pages.
 PER_CYCLE = {
+    "pascal": 256,
     "volta": 1024,
+    "turing": 1024,
     "ampere": 2048,
     "hopper": 4096,
     "ada": 1024,
@@ -290,15 +346,17 @@ PER_CYCLE = {
     "cdna3": 2048,
     "cdna4": 4096,
 }
-# Chips for graphics have smaller matrix units.
-SMALLER = {"rtx-a6000": 1024, "rtx-3090": 512, "rtx-4090": 512}
+# Chips for graphics have smaller matrix units, and those of GeForce cards and of the L40 half the
+# rate where they accumulate in fp32.
+SMALLER = dict.fromkeys(("a10", "a40", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a6000"), 1024)
+HALVED = ("l40", *(n for n in ACCELERATORS if "GeForce" in document("accelerator", n)["name"]))
 CLOCKED = [n for n in ACCELERATORS if "clock" in document("accelerator", n)]
 
 
 @pytest.mark.parametrize("name", CLOCKED)
 def test_peak_is_units_times_clock(name: str) -> None:
     data = facts("accelerator", name)
-    per_cycle = SMALLER.get(name, PER_CYCLE[data["architecture"]])
+    per_cycle = 512 if name in HALVED else SMALLER.get(name) or PER_CYCLE[data["architecture"]]
     rate = data["multiprocessors"] * data["clock"] * per_cycle
     printed = dense(data["peaks"]["fp16"])
     assert abs(rate - printed) < printed * Fraction(15, 1000)
