@@ -254,6 +254,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     from planner.documents import quick, schema_files
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
+    from planner.results.verdict import VERDICTS
 
     text = " ".join(options.text)
     if len(texts := quick.split_alternatives(text)) > 1:
@@ -276,7 +277,11 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
         result = evaluate(found.plan)  # the plan that answers, not where the search started
     if not asked.answers:
-        lead += [f"ANSWER  {name}: {result[name].text()}" for name in quick.list_asked(text)]
+        unit, fit = " per device", VERDICTS[result.verdict["state"]].says[0]
+        lead += [
+            f"ANSWER  {name}: {result[name].text()}{unit * (name[:7] == 'memory.')}; the plan {fit}"
+            for name in quick.list_asked(text)
+        ]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
     corrected, ignored = quick.correct_spelling(text)[1], quick.list_ignored(text)
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []

@@ -361,7 +361,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _add_price(said, asked)
     if "carbon" in asked and "cluster" not in said:
         _add_assumptions(said, "cluster.carbon_intensity")
-    _add_network(said)
+    _add_network(said, asked)
     if (hybrid := said.pop("hybrid", None)) and "parallelism.replicate" not in said:
         if "cluster" in said or "cluster.devices" not in said:
             raise _ask_for("hybrid", hybrid.place)
@@ -469,7 +469,10 @@ def _choose_model(said: dict[str, Said]) -> None:
                 f"no {named.value} of {size.value} is" if family_known else f"{named.value} is not"
             )
             why = f"{ASSUMED}{absent} built in; {shown}"
-            said["model"] = said["model"]._replace(why=why)
+            like = said["model"].value if isinstance(said["model"].value, dict) else None
+            like = {**(like or {"extends": said["model"].value})}
+            like["name"] = f"{named.value} {size.value}"
+            said["model"] = said["model"]._replace(value=like, why=why)
         said["sized"] = size
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
@@ -588,6 +591,8 @@ def _choose_shape(size: Said, length: int) -> Said:
     model = source.load({"extends": name}, kind="model").data
     ends = model["vocab"] * model["hidden"] * (1 if model.get("tied_embeddings") else 2)
     layers = round((wanted - ends) * model["layers"] / (_load_sizes()[name][1] - ends))
+    if layers < 1:
+        return Said({"parameters": size.value}, size.place)
     why += f", with {layers} layers in place of {model['layers']}"
     return Said({"extends": name, "layers": layers}, size.place, why)
 
@@ -863,17 +868,18 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
 
 
-def _add_network(said: dict[str, Said]) -> None:
-    """Convert the bandwidth of a network, of a device or of a node, to that of a device."""
+def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
+    """Convert the bandwidth of a network, of a device or of a node, to that of a device; assume one
+    for several nodes of devices that come without, also where a question may take several."""
     of = said.pop("network of", None)
     if (rate := said.pop("network", None)) is None:
+        device, count = said.get("cluster.accelerator"), said.get("cluster.devices")
+        known = source.load({"extends": device.value}, kind="accelerator").data if device else {}
+        several = count and (count.value > 8 or {"fewest-devices", "cheapest"} & {*asked})
+        if several and "network" not in known and known["link"]["topology"] in ("host", "switch"):
+            _add_assumptions(said, "cluster.network.bandwidth")
         return
-    if rate.why:  # nobody states it
-        of = None if of and of.value != "node" else of
-    kind, value = (
-        of.value if of else "device" if rate.why else "card",
-        units.parse(rate.value, "bytes/s"),
-    )
+    kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
     whole, limit = kind == "node", _load_phrases()["limits"].get(kind)
     if limit:  # nobody says whose
         whole = (value > units.parse(limit, "bytes/s")) != (kind == "ethernet")
