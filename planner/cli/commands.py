@@ -252,9 +252,9 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
     from planner.documents import quick, schema_files
+    from planner.plans.plan import variant
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
-    from planner.results.verdict import VERDICTS
 
     text = " ".join(options.text)
     if len(texts := quick.split_alternatives(text)) > 1:
@@ -275,13 +275,11 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
     for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
-        result = evaluate(found.plan)  # the plan that answers, not where the search started
+        result = evaluate(
+            variant(found.plan, {"questions": None})
+        )  # the plan that answers, not where the search started
     if not asked.answers:
-        unit, fit = " per device", VERDICTS[result.verdict["state"]].says[0]
-        lead += [
-            f"ANSWER  {name}: {result[name].text()}{unit * (name[:7] == 'memory.')}; the plan {fit}"
-            for name in quick.list_asked(text)
-        ]
+        lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
     corrected, ignored = quick.correct_spelling(text)[1], quick.list_ignored(text)
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
@@ -290,6 +288,19 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
     sys.stdout.write(f"{told}\n\n{report.as_text(result, options.format)}\n{said}")
     return FAILED if _print_missed(result) else OK
+
+
+def _format_asked(name: str, results: Sequence[Any]) -> str:
+    """Format what a line asks for, a quantity or ``verdict``, of one plan or of several."""
+    from planner.results.verdict import VERDICTS
+
+    says = " and ".join(VERDICTS[one.verdict["state"]].says[0] for one in results)
+    quantity = "memory.process" if name == "verdict" else name
+    shown = " and ".join(one[quantity].text() for one in results)
+    each = " per device" if quantity.startswith("memory.") else ""
+    if name == "verdict":
+        return f"ANSWER  {says}: {shown} of {results[0]['memory.capacity'].text()}{each}"
+    return f"ANSWER  {name}: {shown}{each}; the plan {says}"
 
 
 def _compare_texts(first: str, second: str) -> str:
@@ -307,10 +318,7 @@ def _compare_texts(first: str, second: str) -> str:
         lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
         results.append(result)
     found = diff.diff_results(first, second, results[0].to_json(), results[1].to_json())
-    answers = [
-        f"ANSWER  {name}: {' and '.join(result[name].text() for result in results)}"
-        for name in quick.list_asked(first)
-    ]
+    answers = [_format_asked(name, results) for name in quick.list_asked(first)]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
 
 

@@ -385,6 +385,12 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
             said["training.lora.dropout"] = said.pop("training.dropout")
     tuned = bool(said.pop("tuned", None) or adapted)
     _convert_tokens(said, tuned)
+    follow = {BATCH, "training.gradient_accumulation"} & said.keys()
+    if tuned and not follow and not sized and "largest-batch" not in asked:
+        batch, why = _load_phrases()["assumptions"][BATCH]
+        micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
+        whole = (count.value if count else 1) * (micro.value if micro else 1)
+        said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
     if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
         count = int(Fraction(spent.value) / (6 * size))
