@@ -222,7 +222,7 @@ def _run_report(options: argparse.Namespace) -> int | str:
     for path in kinds:
         report.write_report(result, path)
     sys.stdout.write(report.as_text(result, options.format or "text", options.only))
-    missed = _print_missed(result)
+    missed = _print_missed(result.questions)
     fit = limit and judge_limit(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
 
@@ -240,11 +240,11 @@ def _report_model(options: argparse.Namespace) -> str:
     return (model.encode_sizes if options.format == "json" else model.format_sizes)(found)
 
 
-def _print_missed(result: Any) -> bool:
+def _print_missed(questions: Any) -> bool:
     """Print the requirements that a plan misses, a line each; return whether there are any."""
-    for fault in result.questions.missed:
+    for fault in questions.missed:
         print(fault, file=sys.stderr)
-    return bool(result.questions.missed)
+    return bool(questions.missed)
 
 
 @add_cmd("quick")
@@ -252,9 +252,9 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
     from planner.documents import quick, schema_files
-    from planner.plans.plan import variant
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
+    from planner.results.result import evaluate_plan
 
     text = " ".join(options.text)
     if len(texts := quick.split_alternatives(text)) > 1:
@@ -270,14 +270,12 @@ def _run_quick(options: argparse.Namespace) -> int | str:
         report.write_report(result, path)
     if options.format != "text":
         sys.stdout.write(report.as_text(result, options.format))
-        return FAILED if _print_missed(result) else OK
+        return FAILED if _print_missed(result.questions) else OK
     asked = result.questions
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
     for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
-        result = evaluate(
-            variant(found.plan, {"questions": None})
-        )  # the plan that answers, not where the search started
+        result = evaluate_plan(found.plan)  # the plan that answers, not where the search started
     if not asked.answers:
         lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
@@ -287,7 +285,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
     sys.stdout.write(f"{told}\n\n{report.as_text(result, options.format)}\n{said}")
-    return FAILED if _print_missed(result) else OK
+    return FAILED if _print_missed(asked) else OK
 
 
 def _format_asked(name: str, results: Sequence[Any]) -> str:
