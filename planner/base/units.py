@@ -8,12 +8,13 @@ A bare count takes k, M, G or B, T, P (powers of ten) or Ki, Mi, Gi, Ti (powers 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
-from planner.base.errors import nearest
+from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import plain_text, scientific
 
 Exact = int | Fraction
@@ -47,6 +48,23 @@ class UnitError(ValueError):
         self.message = message
         self.allowed = allowed
         self.hint = hint
+
+
+@contextmanager
+def name_faults(what: str, place: Place | None = None) -> Iterator[None]:
+    """Raise the unit errors of the block as errors of a document.
+
+    Args:
+        what: what cannot be read, such as the option; it begins the message.
+        place: where that was written.
+
+    Raises:
+        PlanError: a number or unit cannot be read.
+    """
+    try:
+        yield
+    except UnitError as error:
+        raise PlanError(Fault(f"{what}: {error}", place, error.allowed, error.hint)) from None
 
 
 @dataclass(frozen=True, slots=True)

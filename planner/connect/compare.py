@@ -291,12 +291,8 @@ def compare_step(plan: Plan, text: str) -> RunComparison:
             steps have no time.
     """
     result = evaluate_plan(plan)
-    try:
+    with units.name_faults("--step-time"):
         seconds = Fraction(units.parse(text, "s"))
-    except units.UnitError as error:
-        raise PlanError(
-            Fault(f"--step-time: {error.message}", None, error.allowed, error.hint)
-        ) from None
     if seconds <= 0:
         raise PlanError(Fault(f"--step-time {text}", None, "a time above 0, such as 1.4s"))
     least = _time_at_peak(plan)

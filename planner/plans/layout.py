@@ -1,40 +1,28 @@
-"""The keys of a layout, one row each: what is searched, told, moved and filled in follows from it.
+"""The keys of a layout, a row of layout.yaml each.
 
-A key that divides devices or experts is searched, told in tables and by ``solve``, kept by
-``parallelism: auto`` and moved on the page by its row alone; what it does to memory and
-time is said by the formulas that use its symbol.
+A key that divides devices or experts is searched, shown in tables and by ``solve``, kept by
+``parallelism: auto`` and set on the page by its row alone; the formulas that use its symbol decide
+its effect on memory and time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
-#: How the search finds the values of a key: it divides all devices; those that hold a stage, once
-#: more; it goes with a pipeline's stages, or with each layout; every layout is tried with each of
-#: its values; it follows from the others, and may be stated to be checked; it says otherwise what
-#: others say; it is whose kernels run.
+from planner.base import resources
+
+#: How the search finds the values of a key: the places of rows.
 OUTER, INNER, OF_PIPELINE, OF_ROW, CROSSED, FOLLOWING, OTHERWISE, OF_KERNELS = (
     "outer", "inner", "pipeline", "row", "crossed", "following", "otherwise", "kernels",
 )  # fmt: skip
-#: What a degree may divide.
-MATRICES, LAYERS, CHUNKS, TOKENS, EXPERTS, EXPERT, BATCH = (
-    "matrices", "layers", "layers of a stage", "tokens of a sequence", "experts", "one expert",
-    "sequences of a batch",
-)  # fmt: skip
+#: What a degree may divide, of which some rules ask.
+LAYERS, EXPERTS = "layers", "experts"
 
 
 class LayoutKey(NamedTuple):
-    """One key of a layout.
-
-    ``neutral`` divides nothing, or is how most run. ``values`` are those that a search tries where
-    no division gives them. A key that ``refines`` another says nothing where that is neutral, and
-    stands beside it in tables; one ``like`` another is sensibly neutral or the same. ``over`` are
-    the keys whose product, out of all devices, leaves the size of one that follows from how experts
-    are divided. A key without ``heading`` has no column, one without ``title`` no control on the
-    page; one that is ``stated`` never goes without saying. Where one is ``kept``, it
-    decides which tensors layers keep.
-    """
+    """One key of a layout: a row of layout.yaml, which says what each attribute is."""
 
     key: str
     place: str
@@ -63,41 +51,14 @@ class LayoutKey(NamedTuple):
         return 2 * value if up else value // 2 if value % 2 == 0 else None
 
 
-ROWS = (
-    LayoutKey("parallelism.tensor", OUTER, "tensor", 1, MATRICES, title="Tensor parallel",
-              kept=True),
-    LayoutKey("parallelism.pipeline", OUTER, "pipeline", 1, LAYERS, title="Pipeline stages",
-              kept=True),
-    LayoutKey("parallelism.virtual_pipeline", OF_PIPELINE, "virtual", 1, CHUNKS,
-              refines="pipeline", title="Layer chunks of a stage"),
-    LayoutKey("parallelism.context", OUTER, "context", 1, TOKENS, title="Context parallel",
-              kept=True),
-    LayoutKey("parallelism.expert", INNER, "expert", 1, EXPERTS, title="Expert parallel"),
-    LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT,
-              like="parallelism.tensor"),
-    LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH, title="Data parallel"),
-    LayoutKey("parallelism.expert_data", FOLLOWING, "expert data", 1,
-              over=("pipeline", "expert", "expert_tensor"), title="Expert data parallel"),
-    LayoutKey("parallelism.stages", OTHERWISE),
-    LayoutKey("parallelism.sequence", OF_ROW, "sequence", False, values=(False, True),
-              refines="tensor", title="Sequence parallel", kept=True),
-    LayoutKey("parallelism.zero", CROSSED, "zero", 0, values=(0, 1, 2, 3), title="ZeRO stage"),
-    LayoutKey("parallelism.replicate", OF_ROW, "replicas", 1),
-    LayoutKey("training.micro_batch", OF_ROW, "micro-batch", 1, BATCH,
-              title="Micro-batch, sequences", stated=True, kept=True),
-    LayoutKey("training.gradient_accumulation", FOLLOWING),
-    LayoutKey("training.distributed_optimizer", OTHERWISE),
-    LayoutKey("training.recompute", CROSSED, "recompute", "none",
-              values=("none", "selective", "full"), title="Recompute", stated=True),
-    LayoutKey("training.schedule", OF_PIPELINE, "schedule", "1f1b",
-              values=("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe",
-                      "dualpipev"),
-              title="Pipeline schedule", stated=True),
-    LayoutKey("parallelism.cut", OF_PIPELINE, "cut", "even", refines="pipeline"),
-    LayoutKey("training.implementation", OF_KERNELS, "kernels"),
-    LayoutKey("training.loss", OF_KERNELS),
-)  # fmt: skip
+def _read_rows() -> Iterator[LayoutKey]:
+    """Yield the rows of layout.yaml."""
+    for row in resources.read_yaml(Path(__file__).with_suffix(".yaml")):
+        found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+        yield LayoutKey(**found)
 
+
+ROWS = tuple(_read_rows())
 ROW = {row.key: row for row in ROWS}
 
 

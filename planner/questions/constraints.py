@@ -98,12 +98,10 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
         name, book = find_quantity(plan, name), plan.book
     numeric(name, book)
     declared = book.quantities[name]
-    try:
-        # The plan's own quantities have their unit in the same document.
-        plain = declared.own and units.NUMBER.fullmatch(value)
+    # The plan's own quantities have their unit in the same document.
+    plain = declared.own and units.NUMBER.fullmatch(value)
+    with units.name_faults(name):
         number = units.parse_number(value) if plain else units.parse(value, declared.unit)
-    except units.UnitError as error:
-        raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
     written = one_line(value) if re.search("[A-Za-z]{2}|%", value) else ""
     return Limit(name, relation, number, book, written)
 

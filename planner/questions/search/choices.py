@@ -101,10 +101,8 @@ def _parse_choice(key: str, text: str) -> Any:
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if "unit" in said or kinds & {"integer", "number"}:
-        try:
+        with units.name_faults(key):
             return check_value(key, units.parse(text, said.get("unit", "1")))
-        except units.UnitError as error:
-            raise PlanError(Fault(f"{key}: {error}", None, error.allowed, error.hint)) from None
     if "boolean" in kinds:
         raise PlanError(Fault(f"{key}: {text!r}", None, "true or false"))
     check_value(key, text)

@@ -128,11 +128,8 @@ def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price |
 def _parse_offer(plan: Plan, text: str) -> Offer:
     """Parse ``NAME`` or ``NAME=PRICE`` into an offer."""
     name, equals, written = (part.strip() for part in text.partition("="))
-    try:
+    with units.name_faults(f"--accelerators {text}"):
         price = {"price": units.parse(written, "USD/h")} if equals else None
-    except units.UnitError as error:
-        wrong = f"--accelerators {text}: {error}"
-        raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
     clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
     if name not in clusters:
         name = aliases.find_preset("accelerator", name, known) or name

@@ -242,11 +242,8 @@ def _make_inquiry(
     several = [until] if isinstance(until, str) else until
     limits = [parse_limit(limit, plan) for limit in several]
     if deadline is not None:
-        try:
+        with units.name_faults("--deadline"):
             limits.append(Limit("time.training_days", "<=", units.parse(deadline, "days")))
-        except units.UnitError as error:
-            fault = Fault(f"--deadline: {error}", None, error.allowed, error.hint)
-            raise PlanError(fault) from None
     goal = _goal(plan, vary, maximize, minimize)
     if with_layout is not None and with_layout not in LAYOUTS:
         near = nearest(with_layout, LAYOUTS)

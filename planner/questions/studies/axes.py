@@ -128,12 +128,8 @@ def read_axis_number(key: str, node: Node, unit: str) -> Exact:
     """
     if node.unit == unit:  # read before
         return node.value  # type: ignore[return-value]
-    try:
+    with units.name_faults(f"axes.{key}", node.place):
         return units.parse(node.value, unit)  # type: ignore[arg-type]
-    except units.UnitError as error:
-        raise PlanError(
-            Fault(f"axes.{key}: {error.message}", node.place, error.allowed, error.hint)
-        ) from None
 
 
 def expand_range(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exact]:

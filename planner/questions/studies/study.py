@@ -316,11 +316,8 @@ class _StudyReader:
 
         def days(one: Node) -> units.Exact:
             """Read one deadline, in days."""
-            try:
+            with units.name_faults("deadline", one.place):
                 return units.parse(one.value, "days")  # type: ignore[arg-type]
-            except units.UnitError as error:
-                what = f"deadline: {error.message}"
-                raise PlanError(Fault(what, one.place, error.allowed, error.hint)) from None
 
         found = self.each(days, several)
         self.raise_faults()
