@@ -76,7 +76,10 @@ class PlanQuestions:
             PlanError: a question without an answer, such as one without a limit, at its place.
         """
         plan = self.result.plan
-        return tuple(_parse_question(plan, node).answer() for node in _list_items(plan, QUESTIONS))
+        answers = tuple(_parse_question(plan, node) for node in _list_items(plan, QUESTIONS))
+        for answer in answers:
+            _ = answer.found
+        return answers
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -111,8 +114,8 @@ def _list_items(plan: Plan, key: str) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class PlanQuestion:
-    """A question of a plan.
+class PlanAnswer:
+    """A question of a plan with its answer, which is computed once.
 
     Attributes:
         name: its own name, else the question or the key that it varies.
@@ -126,34 +129,17 @@ class PlanQuestion:
     place: Place
     ready: Callable[[], Any]
 
-    def answer(self) -> PlanAnswer:
-        """Answer the question.
+    @cached_property
+    def found(self) -> Any:
+        """A ``solve.Answer``, or for a budget a ``Spending``.
 
         Raises:
             PlanError: it has no answer; at the place of the question.
         """
         try:
-            return PlanAnswer(self, self.ready())
+            return self.ready()
         except PlanError as error:
             raise PlanError(_place_faults(error, self.name, self.place)) from None
-
-
-@dataclass(frozen=True)
-class PlanAnswer:
-    """A question of a plan with its answer.
-
-    Attributes:
-        question: the question.
-        found: a ``solve.Answer``, or for a budget a ``Spending``.
-    """
-
-    question: PlanQuestion
-    found: Any
-
-    @property
-    def name(self) -> str:
-        """The name of the question."""
-        return self.question.name
 
     @cached_property
     def _writer(self) -> ModuleType:
@@ -179,11 +165,11 @@ class PlanAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the data of ``solve --format json``, with the question and the sentence."""
-        said = {"asked": self.question.item, "name": self.name, "sentence": self.sentence}
+        said = {"asked": self.item, "name": self.name, "sentence": self.sentence}
         return {**said, **self._writer.data_of(self.found)}
 
 
-def _parse_question(plan: Plan, node: Node) -> PlanQuestion:
+def _parse_question(plan: Plan, node: Node) -> PlanAnswer:
     """Parse a question of a plan and check its options.
 
     Raises:
@@ -199,7 +185,7 @@ def _parse_question(plan: Plan, node: Node) -> PlanQuestion:
         ready = questions.prepare(asked, question, **options)
     except PlanError as error:
         raise PlanError(_place_faults(error, name, node.place)) from None
-    return PlanQuestion(name, node.plain(), node.place, ready)
+    return PlanAnswer(name, node.plain(), node.place, ready)
 
 
 def _read_options(node: Node) -> tuple[str | None, dict[str, Any]]:

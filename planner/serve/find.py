@@ -23,7 +23,7 @@ from planner.documents.references import preset_names
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KEYS
 from planner.plans.plan import NAMED, about, check_value
-from planner.questions.plan_questions import PlanAnswer, PlanQuestion, evaluate
+from planner.questions.plan_questions import PlanAnswer, evaluate
 from planner.questions.search import choices
 from planner.questions.write_back import format_setting, list_answer_keys, of_searched, put_values
 from planner.report.layout import Data
@@ -188,7 +188,7 @@ def answer_solve(body: Body) -> dict[str, Any]:
         ready = questions.prepare(plan, question, **said)
     found = ready()
     name = asked.label.removesuffix(" …") or f"{given['vary']} until {given['until']}"
-    answer = PlanAnswer(PlanQuestion(name, said, Place(NAME), ready), found)
+    answer = PlanAnswer(name, said, Place(NAME), lambda: found)
     changes: dict[str, Any] = {}
     if isinstance(found, Answer) and found.holds is not None:
         changes = _sent(list_answer_keys(plan, found))

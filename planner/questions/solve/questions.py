@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -93,7 +93,7 @@ def prepare(
         return partial(budgets.solve_budget, plan, budget)
     if budget is not None:
         raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
-    return _make_inquiry(plan, question, **options).compute_answer
+    return Inquiry(plan, question, **options).compute_answer
 
 
 def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
@@ -111,36 +111,88 @@ def ask(plan: Plan, question: str | None = None, **options: Any) -> Answer:
         PlanError: no such question, key or quantity; options that do not go together; nothing to
             limit the unknown.
     """
-    return _make_inquiry(plan, question, **options).compute_answer()
+    return Inquiry(plan, question, **options).compute_answer()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inquiry:
-    """A question with its checked options.
+    """A question with its options, which are checked when it is made.
 
     Attributes:
-        plan: the plan that the question starts from.
-        question: its name; None if it varies a key.
-        about: the key that it varies, and the direction.
+        plan: the plan from which the question starts; its other keys keep their values.
+        question: a key of ``QUESTIONS``; None with ``vary``.
+        vary: any numeric key of a plan, such as ``training.micro_batch``.
+        until: limits such as ``memory.process<=70 GiB``; further limits of a named question.
+        deadline: such as ``30 days``; a limit on ``time.training_days``.
+        maximize: a quantity; the answer is the value of ``vary`` within limits that maximises it.
+        minimize: a quantity that the answer minimises likewise.
+        family: a model whose shape ``largest-model`` scales in place of the plan's own.
+        accelerators: those that ``cheapest`` compares, with or without ``=PRICE``; None for all.
+        with_layout: ``auto`` searches for the best layout at each value; ``own`` keeps the plan's.
+            None is ``auto`` where the plan's layout is ``auto`` and for largest models in training.
+        margin: the memory margin: ``p95`` (default), a share such as ``5%``, or ``0``.
+        unbounded: lift the default bounds (``bounds.BOUNDS``).
+        about: the key that varies, and the direction.
         limits: limits besides that a plan fits.
         fits: the limit that a plan must satisfy in order to fit.
         goal: what is maximised or minimised; None for the last value within limits.
-        family: the model whose shape is scaled; None for the plan's own.
-        accelerators: those that ``cheapest`` compares; None for all.
-        with_layout: ``auto``, ``own`` or None for the default.
-        unbounded: whether the default bounds are lifted.
     """
 
     plan: Plan
-    question: str | None
-    about: Question
-    limits: tuple[Limit, ...]
-    fits: Limit
-    goal: Goal | None
-    family: str | None
-    accelerators: Sequence[str] | str | None
-    with_layout: str | None
-    unbounded: bool
+    question: str | None = None
+    _: KW_ONLY
+    vary: str | None = None
+    until: Sequence[str] = ()
+    deadline: str | None = None
+    maximize: str | None = None
+    minimize: str | None = None
+    family: str | None = None
+    accelerators: Sequence[str] | str | None = None
+    with_layout: str | None = None
+    margin: str | None = None
+    unbounded: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            PlanError: no such question, key or quantity; options that do not go together.
+        """
+        plan, question, vary = self.plan, self.question, self.vary
+        several = [self.until] if isinstance(self.until, str) else self.until
+        limits = [parse_limit(limit, plan) for limit in several]
+        if self.deadline is not None:
+            with units.name_faults("--deadline"):
+                limits.append(Limit(bounds.DAYS, "<=", units.parse(self.deadline, "days")))
+        self.limits, self.goal = tuple(limits), self._find_goal()
+        if self.with_layout is not None and self.with_layout not in LAYOUTS:
+            near = nearest(self.with_layout, LAYOUTS)
+            raise PlanError(Fault(f"--with-layout {self.with_layout}", None, "own or auto", near))
+        if (question is None) == (vary is None):
+            allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
+            raise PlanError(Fault("a question or --vary is missing", None, allowed))
+        if question is not None and question not in QUESTIONS:
+            raise PlanError(Fault.from_pool(f"unknown question {question}", question, NAMES))
+        for option, given, takes in (
+            ("--family", self.family, FAMILIES),
+            ("--accelerators", self.accelerators, ("cheapest",)),
+        ):
+            if given is not None and question not in takes:
+                raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
+        self.fits = fit_limit(margin_of(plan, self.margin), plan)
+        self.about = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
+        if vary is not None:
+            about(vary)
+        if vary is not None and self.goal is None and not limits:
+            goals = "--until 'QUANTITY<=VALUE', --maximize QUANTITY or --minimize QUANTITY"
+            raise PlanError(Fault(f"--vary {vary} needs a limit or a goal", None, goals))
+        needs = self.about.needs
+        if needs and not self._has_deadline() and not (limits and "limit" in needs):
+            raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
+
+    def _has_deadline(self) -> bool:
+        """Decide whether a limit is on the days of training."""
+        return any(limit.quantity == bounds.DAYS for limit in self.limits)
 
     def compute_answer(self) -> Answer:
         """Answer the question; both sides of the answer are evaluated exactly.
@@ -150,11 +202,10 @@ class Inquiry:
                 unknown.
         """
         found = self._answer_within(self.limits)
-        stated = any(limit.quantity == bounds.DAYS for limit in self.limits)
         if found.holds is None:
             way = bounds.suggest_batch(found)
             return replace(found, notes=(*found.notes, *filter(None, [way])))
-        if self.unbounded or stated:
+        if self.unbounded or self._has_deadline():
             return found
         # Few answers take that long, so this is checked afterwards.
         days, note = bounds.bound_of(self.plan, bounds.DAYS)
@@ -180,7 +231,7 @@ class Inquiry:
             if isinstance(offers, str):
                 offers = [name for name in offers.split(",") if name.strip()]
             return find_cheapest(plan, (fits, *limits), offers, self.unbounded)
-        free, extra = _is_free(plan, question, self.with_layout, self.family), dict[str, Any]()
+        free, extra = self._is_free(), dict[str, Any]()
         if question in FAMILIES:
             plan, domain, fits, extra = _build_models(plan, self.family, free, fits)
         else:
@@ -203,112 +254,39 @@ class Inquiry:
             found = solve_domain(Probes(plan, domain, kept), self.about.direction)
         return replace(found, question=question or "vary", extra={**found.extra, **extra})
 
+    def _is_free(self) -> bool:
+        """Decide whether the layout is free."""
+        plan, question = self.plan, self.question
+        if plan.model is None and question in FAMILIES and self.family is None:
+            return False  # a size alone is limited by bytes, whatever the layout
+        if self.with_layout is not None:
+            return self.with_layout == "auto"
+        # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
+        timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
+        trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
+        return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
 
-def _make_inquiry(
-    plan: Plan,
-    question: str | None = None,
-    *,
-    vary: str | None = None,
-    until: Sequence[str] = (),
-    deadline: str | None = None,
-    maximize: str | None = None,
-    minimize: str | None = None,
-    family: str | None = None,
-    accelerators: Sequence[str] | str | None = None,
-    with_layout: str | None = None,
-    margin: str | None = None,
-    unbounded: bool = False,
-) -> Inquiry:
-    """Check the options of a named question, or of one that varies a key.
+    def _find_goal(self) -> Goal | None:
+        """Return what is to be maximised or minimised; None for neither.
 
-    Args:
-        plan: the plan from which the question starts; its other keys keep their values.
-        question: a key of ``QUESTIONS``; None with ``vary``.
-        vary: any numeric key of a plan, such as ``training.micro_batch``.
-        until: limits such as ``memory.process<=70 GiB``; further limits of a named question.
-        deadline: such as ``30 days``; a limit on ``time.training_days``.
-        maximize: a quantity; the answer is the value of ``vary`` within limits that maximises it.
-        minimize: a quantity that the answer minimises likewise.
-        family: a model whose shape ``largest-model`` scales in place of the plan's own.
-        accelerators: those that ``cheapest`` compares, with or without ``=PRICE``.
-        with_layout: ``auto`` searches for the best layout at each value; ``own`` keeps the plan's.
-            None is ``auto`` where the plan's layout is ``auto`` and for largest models in training.
-        margin: the memory margin: ``p95`` (default), a share such as ``5%``, or ``0``.
-        unbounded: lift the default bounds (``bounds.BOUNDS``).
-
-    Raises:
-        PlanError: no such question, key or quantity; options that do not go together.
-    """
-    several = [until] if isinstance(until, str) else until
-    limits = [parse_limit(limit, plan) for limit in several]
-    if deadline is not None:
-        with units.name_faults("--deadline"):
-            limits.append(Limit("time.training_days", "<=", units.parse(deadline, "days")))
-    goal = _goal(plan, vary, maximize, minimize)
-    if with_layout is not None and with_layout not in LAYOUTS:
-        near = nearest(with_layout, LAYOUTS)
-        raise PlanError(Fault(f"--with-layout {with_layout}", None, "own or auto", near))
-    if (question is None) == (vary is None):
-        allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
-        raise PlanError(Fault("a question or --vary is missing", None, allowed))
-    if question is not None and question not in QUESTIONS:
-        raise PlanError(Fault.from_pool(f"unknown question {question}", question, NAMES))
-    for option, given, takes in (
-        ("--family", family, FAMILIES),
-        ("--accelerators", accelerators, ("cheapest",)),
-    ):
-        if given is not None and question not in takes:
-            raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
-    fits = fit_limit(margin_of(plan, margin), plan)
-    asked = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
-    if vary is not None:
-        about(vary)
-    if vary is not None and goal is None and not limits:
-        goals = "--until 'QUANTITY<=VALUE', --maximize QUANTITY or --minimize QUANTITY"
-        raise PlanError(Fault(f"--vary {vary} needs a limit or a goal", None, goals))
-    timed = any(limit.quantity == "time.training_days" for limit in limits)
-    if asked.needs and not timed and not (limits and "limit" in asked.needs):
-        raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
-    how = (family, accelerators, with_layout, unbounded)
-    return Inquiry(plan, question, asked, tuple(limits), fits, goal, *how)
-
-
-def _is_free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
-    """Decide whether the layout is free.
-
-    Args:
-        plan: the plan that the question starts from.
-        question: its name; None if it varies a key.
-        layout: the option ``with_layout``, which decides where it is given.
-        family: the model whose shape is scaled; None for the plan's own.
-    """
-    if plan.model is None and question in FAMILIES and family is None:
-        return False  # a size alone is limited by bytes, whatever the layout
-    if layout is not None:
-        return layout == "auto"
-    # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
-    timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
-    trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
-    return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
-
-
-def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | None) -> Goal | None:
-    """Return what is to be maximised or minimised; None for neither.
-
-    Raises:
-        PlanError: both are given, no key varies, or the quantity is unknown or a name.
-    """
-    if maximize is not None and minimize is not None:
-        raise PlanError(Fault("--maximize and --minimize exclude each other", None, "one of them"))
-    for option, quantity, sense in (("--maximize", maximize, 1), ("--minimize", minimize, -1)):
-        if quantity is not None:
-            if vary is None:
-                needs = f"{option} {quantity} needs a key to vary"
-                raise PlanError(Fault(needs, None, "--vary KEY"))
-            name = find_quantity(plan, quantity)
-            numeric(name, plan.book)
-            return Goal(name, sense)
-    return None
+        Raises:
+            PlanError: both are given, no key varies, or the quantity is unknown or a name.
+        """
+        if self.maximize is not None and self.minimize is not None:
+            wrong = "--maximize and --minimize exclude each other"
+            raise PlanError(Fault(wrong, None, "one of them"))
+        for option, quantity, sense in (
+            ("--maximize", self.maximize, 1),
+            ("--minimize", self.minimize, -1),
+        ):
+            if quantity is not None:
+                if self.vary is None:
+                    needs = f"{option} {quantity} needs a key to vary"
+                    raise PlanError(Fault(needs, None, "--vary KEY"))
+                name = find_quantity(self.plan, quantity)
+                numeric(name, self.plan.book)
+                return Goal(name, sense)
+        return None
 
 
 def _build_models(
