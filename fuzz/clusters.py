@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from planner.base.progress import send_progress
 from planner.questions.studies import run
 from planner.questions.studies import study as studies
 
@@ -99,12 +100,14 @@ def swept(
     """A study on a cluster whose workers die as pieces arrive; gives the ids of those."""
     killed: list[int] = []
 
-    def progress(done: int, total: int, seconds: float) -> None:
+    def hear(line: str) -> None:
+        done, total = map(int, line.replace(",", "").removesuffix(" plans").split(" of "))
         if len(killed) < deaths and done > total * (1 + len(killed)) // (2 + deaths):
             alive = [worker for worker in workers() if worker not in killed]
             if alive:
                 os.kill(alive[0], signal.SIGKILL)
                 killed.append(alive[0])
 
-    run.sweep(studies.read_study(document), output, on=address, progress=progress)
+    with send_progress(hear):
+        run.sweep(studies.read_study(document), output, on=address)
     return killed

@@ -49,6 +49,8 @@ MOST_HEADLINES = 3
 #: Changes below this share are omitted beside larger ones.
 SLIGHT = Fraction(1, 200)
 TOTALS = {STEP: "one step", PROCESS: "fullest device"}
+#: What JSON has of a row.
+SAVED = ("id", "kind", "title", "unit", "old", "new")
 
 
 def state_verdict(found: Diff) -> str:
@@ -407,15 +409,5 @@ def dump_diff(found: Diff) -> dict[str, Any]:
             }
             for one in found.parts
         ],
-        "rows": [
-            {
-                "id": r.id,
-                "kind": r.kind,
-                "title": r.title,
-                "unit": r.unit,
-                "old": r.old,
-                "new": r.new,
-            }
-            for r in found.rows
-        ],
+        "rows": [{key: getattr(row, key) for key in SAVED} for row in found.rows],
     }

@@ -31,6 +31,7 @@ import planner
 from fuzz import ranges
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.progress import send_progress
 from planner.book.quantity import BOOK
 from planner.cli import main as cli
 from planner.plans import plan as plans
@@ -644,12 +645,12 @@ class Stopped(Exception):
 
 
 def _stopped(read: study.StudySpec, out: Path, points_done: int) -> None:
-    def progress(done: int, total: int, seconds: float) -> None:
-        if done >= points_done:
+    def hear(line: str) -> None:
+        if int(line.partition(" of ")[0].replace(",", "")) >= points_done:
             raise Stopped
 
-    with pytest.raises(Stopped):
-        run.sweep(read, out, workers=1, progress=progress)
+    with pytest.raises(Stopped), send_progress(hear):
+        run.sweep(read, out, workers=1)
 
 
 @pytest.mark.slow

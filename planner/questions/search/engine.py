@@ -7,8 +7,7 @@ are evaluated again exactly.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -60,7 +59,6 @@ NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
 )
 
 Array = NDArray[Any]
-Progress = Callable[[int, int, float], None]
 
 #: Approximate number of layouts in a chart.
 POINTS = 1000
@@ -401,7 +399,6 @@ def search(
     top: int = 10,
     by: str = STEP,
     fixed: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
     *,
     limits: Sequence[Limit] = (),
     vary: Mapping[str, Sequence[Any]] | None = None,
@@ -419,7 +416,6 @@ def search(
         top: how many of the best; the first twenty of them are evaluated exactly.
         by: the quantity to minimise, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
-        progress: called with layouts done, layouts in all, seconds passed.
         limits: further limits that a layout must satisfy.
         vary: values that keys may have, of the layout (empty: every valid value) or not
             (``training.precision``).
@@ -446,7 +442,7 @@ def search(
     quantities = list_criteria(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk = searched = Walk(plan, quantities, options, full, most, launcher)
-    ask = partial(_Selected, by, (*limits, PREDICTED), keeps, top, points, choices, progress)
+    ask = partial(_Selected, by, (*limits, PREDICTED), keeps, top, points, choices)
     found = ask(walk)
     wider = None if found.kept.count else walk.widen_layouts()
     if wider is not None:
@@ -545,7 +541,6 @@ class _Selected:
         top: int,
         points: int,
         choices: bool,
-        progress: Progress | None,
         walk: Walk,
     ) -> None:
         """Select from all layouts of a walk.
@@ -557,13 +552,12 @@ class _Selected:
             top: how many of the best to keep.
             points: about how many points of a scatter plot to sample.
             choices: whether to keep the best layout for each value of each key.
-            progress: called with layouts done, layouts in all, seconds passed.
             walk: the layouts.
         """
         self.safe, self.tight = (_Kept(top, by, choices) for _ in range(2))
         size = walk.size
         self.nearest, self.sample = Best(), Sample(points, size)
-        start, done, some = time.perf_counter(), 0, False
+        done, some = 0, False
         for chunk in walk:
             score, memory = chunk.values[by], chunk.values[MEMORY]
             there = chunk.valid & np.isfinite(score) & np.isfinite(chunk.values[FITS])
@@ -581,8 +575,6 @@ class _Selected:
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
             report_progress(f"{numbers.text(done)} of {numbers.text(size)} layouts")
-            if progress is not None:
-                progress(done, size, time.perf_counter() - start)
         if not some:
             explain_absence(walk, by)
 

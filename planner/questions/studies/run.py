@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,8 +20,6 @@ from planner.questions.studies.work import Job
 
 #: Version of the files of a piece: those of another version are not continued.
 FORM = 4
-#: Called with points done, points in all, seconds passed.
-Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True, eq=False)  # equal only to itself; its output formats share caches
@@ -47,7 +43,6 @@ def sweep(
     workers: int | None = None,
     on: str | Executor | None = None,
     restart: bool = False,
-    progress: Progress | None = None,
 ) -> StudyOutcome:
     """Evaluate every point of a study.
 
@@ -59,7 +54,6 @@ def sweep(
         workers: processes on this machine, all cores by default; of an executor, how many it has.
         on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any executor.
         restart: start again instead of continuing a sweep that was stopped.
-        progress: called with points done, points in all, seconds passed.
 
     Returns:
         The study with the summary of all its points.
@@ -71,7 +65,7 @@ def sweep(
     kind = None if output is None else files.format_of(output, TABLES, "table")
     if kind == "parquet":
         parquet.import_pyarrow()
-    job, found, start = Job(study, kind), Summary(), time.perf_counter()
+    job, found = Job(study, kind), Summary()
     with contextlib.ExitStack() as stack:
         folder = None
         if output is not None:
@@ -91,8 +85,6 @@ def sweep(
                     folder.add_piece(number, piece.data, summary)
             found.merge_summary(Summary(**files.parse_json(summary)))
             report_progress(f"{numbers.text(found.points)} of {numbers.text(study.size)} plans")
-            if progress is not None:
-                progress(found.points, study.size, time.perf_counter() - start)
         if folder is not None and kind == "parquet":
             folder.finish_table(partial(parquet.join_pieces, study, whole=found.whole))
         elif folder is not None:
