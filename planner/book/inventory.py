@@ -546,11 +546,29 @@ def list_classifier(values: Values) -> Components:
 BLOCKS: dict[str, Callable[[Values], Components]] = {
     block.__name__.removeprefix("list_"): block
     for block in (
-        *(list_attention, list_mlp, list_moe, list_mamba, list_delta_net, list_short_conv),
-        *(list_recurrence, list_rwkv, list_lightning, list_norm, list_embedding),
-        *(list_positions, list_per_layer_embedding, list_altup, list_hyper, list_laurel),
-        *(list_head, list_pooler, list_classifier, list_projection, list_matrix, list_learned),
-        list_stream,
+        *(
+            list_attention,
+            list_mlp,
+            list_moe,
+            list_mamba,
+            list_delta_net,
+            list_short_conv,
+            list_recurrence,
+            list_rwkv,
+            list_lightning,
+            list_norm,
+        ),
+        *(
+            list_embedding,
+            list_positions,
+            list_per_layer_embedding,
+            list_altup,
+            list_hyper,
+            list_laurel,
+            list_head,
+            list_pooler,
+        ),
+        *(list_classifier, list_projection, list_matrix, list_learned, list_stream),
     )
 }
 
