@@ -164,7 +164,8 @@ class Inquiry:
         if self.deadline is not None:
             with units.name_faults("--deadline"):
                 limits.append(Limit(bounds.DAYS, "<=", units.parse(self.deadline, "days")))
-        self.limits, self.goal = tuple(limits), self._find_goal()
+        self.limits = tuple(limits)
+        self.goal = _goal(plan, vary, self.maximize, self.minimize)
         if self.with_layout is not None and self.with_layout not in LAYOUTS:
             near = nearest(self.with_layout, LAYOUTS)
             raise PlanError(Fault(f"--with-layout {self.with_layout}", None, "own or auto", near))
@@ -231,7 +232,7 @@ class Inquiry:
             if isinstance(offers, str):
                 offers = [name for name in offers.split(",") if name.strip()]
             return find_cheapest(plan, (fits, *limits), offers, self.unbounded)
-        free, extra = self._is_free(), dict[str, Any]()
+        free, extra = _is_free(plan, question, self.with_layout, self.family), dict[str, Any]()
         if question in FAMILIES:
             plan, domain, fits, extra = _build_models(plan, self.family, free, fits)
         else:
@@ -254,39 +255,43 @@ class Inquiry:
             found = solve_domain(Probes(plan, domain, kept), self.about.direction)
         return replace(found, question=question or "vary", extra={**found.extra, **extra})
 
-    def _is_free(self) -> bool:
-        """Decide whether the layout is free."""
-        plan, question = self.plan, self.question
-        if plan.model is None and question in FAMILIES and self.family is None:
-            return False  # a size alone is limited by bytes, whatever the layout
-        if self.with_layout is not None:
-            return self.with_layout == "auto"
-        # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
-        timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
-        trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
-        return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
 
-    def _find_goal(self) -> Goal | None:
-        """Return what is to be maximised or minimised; None for neither.
+def _is_free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
+    """Decide whether the layout is free.
 
-        Raises:
-            PlanError: both are given, no key varies, or the quantity is unknown or a name.
-        """
-        if self.maximize is not None and self.minimize is not None:
-            wrong = "--maximize and --minimize exclude each other"
-            raise PlanError(Fault(wrong, None, "one of them"))
-        for option, quantity, sense in (
-            ("--maximize", self.maximize, 1),
-            ("--minimize", self.minimize, -1),
-        ):
-            if quantity is not None:
-                if self.vary is None:
-                    needs = f"{option} {quantity} needs a key to vary"
-                    raise PlanError(Fault(needs, None, "--vary KEY"))
-                name = find_quantity(self.plan, quantity)
-                numeric(name, self.plan.book)
-                return Goal(name, sense)
-        return None
+    Args:
+        plan: the plan that the question starts from.
+        question: its name; None if it varies a key.
+        layout: the option ``with_layout``, which decides where it is given.
+        family: the model whose shape is scaled; None for the plan's own.
+    """
+    if plan.model is None and question in FAMILIES and family is None:
+        return False  # a size alone is limited by bytes, whatever the layout
+    if layout is not None:
+        return layout == "auto"
+    # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
+    timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
+    trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
+    return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
+
+
+def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | None) -> Goal | None:
+    """Return what is to be maximised or minimised; None for neither.
+
+    Raises:
+        PlanError: both are given, no key varies, or the quantity is unknown or a name.
+    """
+    if maximize is not None and minimize is not None:
+        raise PlanError(Fault("--maximize and --minimize exclude each other", None, "one of them"))
+    for option, quantity, sense in (("--maximize", maximize, 1), ("--minimize", minimize, -1)):
+        if quantity is not None:
+            if vary is None:
+                needs = f"{option} {quantity} needs a key to vary"
+                raise PlanError(Fault(needs, None, "--vary KEY"))
+            name = find_quantity(plan, quantity)
+            numeric(name, plan.book)
+            return Goal(name, sense)
+    return None
 
 
 def _build_models(
