@@ -213,6 +213,7 @@ def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None
         for probe in answer.beside:
             worse = probe.values["cost.total"] > answer.holds.values["cost.total"]
             assert probe.broken or worse
+            assert abs(probe.index - answer.holds.index) == 1
     text = questions.text(slow)
     assert "Devices to choose from:" in text and "Layout:" in text
 
@@ -237,7 +238,14 @@ def test_shipped_prices_are_offered() -> None:
 
     found = {offer.accelerator: offer.price for offer in list_offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2
-    assert all(price > 0 for price in found.values())
+    # The lowest of the price lists of four providers, and of the one that the plan names.
+    assert found["NVIDIA H200 SXM5 141 GB"] == Fraction("3.99")  # Hyperstack, 2026-08
+    asked = list_offers(load(GPT2, cluster__provider="coreweave"))
+    named = {offer.accelerator: offer.price for offer in asked}
+    assert named["NVIDIA H200 SXM5 141 GB"] == Fraction("6.305")
+    assert {offer.keys["cluster"]["provider"] for offer in asked if offer.keys.get("cluster")} == {
+        "coreweave"
+    }
 
 
 def test_at_best_devices_cost_their_hours_at_the_peak() -> None:

@@ -208,8 +208,14 @@ def _compare_counts(
     # The next counts above the fewest devices are priced too.
     above, *further = (search.evaluate_index(first + more) for more in (1, 2, 4, 8))
     best = max((holds, *filter(None, (above, *further))), key=GOAL.rank_probe)
-    sides = (answer.fails, above)
-    if best is not holds:
-        layouts.searches = 2
-        sides = (search.evaluate_index(best.index - 1), search.evaluate_index(best.index + 1))
-    return search.evaluate_exact(best), tuple(search.evaluate_exact(side) for side in sides if side)
+    if best is holds:
+        sides = [side for side in (answer.fails, above) if side]
+        return search.evaluate_exact(best), tuple(map(search.evaluate_exact, sides))
+    # A count beside it may be cheaper still once its own best layout is searched.
+    near = [best]
+    layouts.searches = 2
+    for step in (-1, 1):
+        if (side := search.evaluate_index(best.index + step)) is not None:
+            near.append(side)
+    best, *beside = sorted(map(search.evaluate_exact, near), key=GOAL.rank_probe, reverse=True)
+    return best, tuple(probe for probe in beside if abs(probe.index - best.index) == 1)

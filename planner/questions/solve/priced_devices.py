@@ -49,7 +49,8 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
     Args:
         plan: without ``asked``, its own devices come first if they have a price.
         asked: names of accelerators or clusters, with or without ``=PRICE``; None for the cheapest
-            built-in cluster of each accelerator, the lowest price first.
+            built-in cluster of each accelerator, the lowest price first: that of the provider
+            that the plan itself names, else of any.
 
     Returns:
         The offers, in the order of ``asked`` where that is given.
@@ -60,7 +61,10 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
     if asked is not None:
         return tuple(_parse_offer(plan, text) for text in asked)
     own = [] if plan.get("cluster.price") is None else [_make_own_offer(plan)]
-    found = {offer.accelerator: offer for offer in (*reversed(_list_clusters()), *own)}
+    of_preset = find_origin(plan, "cluster.provider")[0] == "preset"
+    provider = None if of_preset else plan.get("cluster.provider")
+    built_in = reversed(_list_clusters(provider))
+    found = {offer.accelerator: offer for offer in (*built_in, *own)}
     return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
 
 
@@ -96,18 +100,23 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
 
 
 @cache
-def _list_clusters() -> tuple[Offer, ...]:
-    """Return the built-in clusters with a price, the cheapest first."""
-    found = [_find_cluster(name, None) for name in source.preset_names("cluster")]
-    return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
+def _list_clusters(provider: str | None) -> tuple[Offer, ...]:
+    """Return the built-in clusters that have a price at a provider, or at any for None, the
+    cheapest first; those with assumed prices last."""
+    found = [_find_cluster(name, None, provider) for name in source.preset_names("cluster")]
+    return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
 
 
-def _find_cluster(name: str, price: Price | None) -> Offer | None:
-    """Return a built-in cluster at ``price``, else at its provider's; None without a price."""
+def _find_cluster(name: str, price: Price | None, provider: str | None = None) -> Offer | None:
+    """Return a built-in cluster at ``price``, else at the provider's, for None at the lowest; None
+    without a price."""
     data = _read_preset("cluster", name)
-    price = price or _list_price(data["accelerator"], data.get("provider") or "")
+    price = price or _list_price(data["accelerator"], provider)
+    if price is None:
+        return None
+    cluster = {"extends": name, **({"provider": price["provider"]} if "provider" in price else {})}
     title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
-    return _build_offer(title, {"cluster": {"extends": name}}, nodes, price) if price else None
+    return _build_offer(title, {"cluster": cluster}, nodes, price)
 
 
 def _read_preset(kind: str, name: str) -> dict[str, Any]:
@@ -117,11 +126,11 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
 
 
 def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
-    """Find the price that an accelerator has at a provider; without a provider, the lowest.
-    Reserved prices do not count."""
+    """Find the price that an accelerator has at a provider; without a provider, the lowest, an
+    assumed one last. Reserved prices do not count."""
     rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
     if provider is None:
-        rows.sort(key=lambda row: row["price"])
+        rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
     return next((row for row in rows if provider in (None, row["provider"])), None)
 
 
@@ -163,7 +172,7 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
     price = price or _list_price(data, plan.get("cluster.provider") or "")
     if price is None:
-        for offer in _list_clusters():
+        for offer in _list_clusters(None):
             if offer.accelerator == title:
                 return offer
         price = _list_price(data, None)
