@@ -18,6 +18,7 @@ from planner.questions import domains, loading
 from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
+from tests.conftest import leave_to_night
 from tests.in_turn import InTurn
 from tests.layouts import find_best, yield_layouts
 
@@ -29,7 +30,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(params=PLANS)
+@pytest.fixture(params=leave_to_night(PLANS, ["one node", "dense"]))
 def plan(request: pytest.FixtureRequest) -> Plan:
     path, changes = PLANS[request.param]
     return loading.load(path, changes)
