@@ -13,12 +13,14 @@ import threading
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import planner
 from planner import report as render
+from planner.base.display import clean
 from planner.base.errors import Place
 from planner.connect import compare, exports
 from planner.connect.exports import FORMATS
@@ -26,6 +28,8 @@ from planner.connect.imports import python_file
 from planner.questions.studies import study as studies
 from planner.questions.studies.run import StudyOutcome, sweep
 from planner.results.result import Result
+from tests.conftest import leave_to_night
+from tests.report.test_reports import Page, one_screen
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
@@ -64,27 +68,36 @@ HOSTILE = (
     "\u2028\u2029\u0085",
     "{{{{ 7 * 7 }}}}{{% raw %}}",
     "a\u0300\u0301" * 30,
+    "\x1b[31mred\x1b[0m\x07 bell",
+    "line one\nline two\r\n# three\n| a |\n|---|",
+    "x" * 200,
+    "--- \n- item\n1. one\n> quote",
+    "cost $`x`$ and $$y$$ in USD $5 to $6",
+    "\u65e5\u672c\u8a9e \U0001f680 \xfcn\xefcode",
 )
 
 
-#: Those that close an element or a cell, and all of them joined.
-SOME = (HOSTILE[1], HOSTILE[22], " ".join(HOSTILE))
+#: Those that close an element, an attribute, a cell or a line, and all of them joined, which are
+#: tried each time.
+SOME = (*(HOSTILE[at] for at in (1, 5, 22, 35)), " ".join(HOSTILE))
 SITE = "http://127.0.0.1:9"
 #: Those that are tried one by one, with one device: a page of eight also lists layouts.
 NARROW = {words.format(site=SITE) for words in HOSTILE} | {"few words"}
 
 
-def pairs(each: str, *others: str) -> list[object]:
+def pairs(each: str, *others: str) -> list[Any]:
     """A kind of page with a name: every name and some of them in one, all at once in the others."""
-    every = [(each, words) for words in HOSTILE] + [(kind, SOME[-1]) for kind in others]
-    slow = [pytest.param(*pair, marks=pytest.mark.slow) for pair in every]
-    return [*slow, *((each, words) for words in SOME)]
+    daily = [*((each, words) for words in SOME), *((kind, SOME[-1]) for kind in others)]
+    return leave_to_night(
+        [*daily, *((each, words) for words in HOSTILE if words not in SOME)], daily
+    )
 
 
 def document(words: str) -> dict[str, object]:
     """A plan that puts hostile words wherever free text is taken. Where they are tried one by one,
     the model is a size: its report takes a fifth of the time, and all of them together are tried in
     one with all sections."""
+    printed = "".join(c for c in words if c in "\n\r\t" or c.isprintable() or ord(c) > 159)
     model: dict[str, object] = {"name": words, "notes": words}
     model["sources"] = [{"text": words, "url": "https://example.com/"}]
     if words in NARROW:
@@ -94,14 +107,14 @@ def document(words: str) -> dict[str, object]:
         model["kinds"] = {words: {}, "plain": {"mlp": {"intermediate": 1024}}}
     return {
         "name": words[:200], "notes": words, "model": model,
-        "cluster": {"extends": "hgx-h100", "name": words, "devices": 1 if words in NARROW else 8},
+        "cluster": {"extends": "hgx-h100", "name": printed, "devices": 1 if words in NARROW else 8},
         "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
         "time": {"mfu": 0.4, "use": "assumed"},
     }  # fmt: skip
 
 
 @cache
-def result_of(words: str) -> object:
+def result_of(words: str) -> Result:
     """The result; a word that some key refuses (a name of layers, say) stays out of that key."""
     given = document(words)
     try:
@@ -165,7 +178,7 @@ def page(words: str, kind: str = "html") -> str:
         }[form](studied(words))
     if what == "compared":
         return render.as_text(compared(words), form)
-    return render.as_text(result_of(words), kind)  # type: ignore[arg-type]
+    return render.as_text(result_of(words), kind)
 
 
 @cache
@@ -200,6 +213,21 @@ def compared(words: str) -> Result:
         return compare.compare(plan, str(log), 0).result
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", leave_to_night(HOSTILE, SOME))
+def test_a_name_steers_no_terminal_and_is_itself_elsewhere(words: str) -> None:
+    words = words.format(site=SITE)
+    result = result_of(words)
+    text = render.render_text(result, colour=False)
+    assert not {"\x1b", "\x07", "\u202e"} & {*text}
+    one_screen(text)
+    assert json.loads(render.as_text(result, "json"))["plan"]["name"] == words[:200]
+    assert clean(words[:200]) in Page(page(words)).words
+    first = page(words, "md").splitlines()[0]
+    assert first.startswith("# ") and len(first) < 1000
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "words"), pairs("md", "study md", "compared md"))
 def test_a_name_changes_no_structure_of_the_markdown(words: str, kind: str) -> None:
     words = words.format(site=SITE)

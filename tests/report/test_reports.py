@@ -10,13 +10,14 @@ import stat
 import subprocess
 import sys
 import zlib
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache, partial
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -37,9 +38,8 @@ from planner.results.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
-to_html = partial(render.as_text, kind="html")
-to_markdown = partial(render.as_text, kind="md")
-to_json = partial(render.as_text, kind="json")
+as_text = cache(render.as_text)
+to_html, to_markdown, to_json = (partial(as_text, kind=kind) for kind in ("html", "md", "json"))
 PLANS = (LLAMA, "presets/mixtral8x7b_h100x1024.yaml", "presets/gpt2small_hgx-h100.yaml")
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
 SIZE_ONLY = {
@@ -48,55 +48,22 @@ SIZE_ONLY = {
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8},
     "training": {"tokens": "1T", "sequence_length": 4096},
 }
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "</title></style></summary></details><img src=x onerror=alert(1)>",
-    "a | b | c",
-    "back`tick ``two`` ```three",
-    "cost $`x`$ and $$y$$ in USD $5 to $6",
-    "[link](javascript:alert(1)) ![image](http://x)",
-    "*bold* _under_ ~~strike~~ # heading",
-    "{{ 7 * 7 }} {% raw %} {# c #}",
-    "\x1b[31mred\x1b[0m\x07 bell",
-    "line one\nline two\r\n# three\n| a |\n|---|",
-    "\u202egnp.exe \u200b\u2066hidden\u2069",
-    "&amp; &lt;b&gt; &#60;i&#62;",
-    "\\frac{1}{2} \\input{/etc/passwd} \\\\",
-    '" onmouseover="alert(1)" x="',
-    "x" * 200,
-    "--- \n- item\n1. one\n> quote",
-    "日本語 🚀 ünïcode",
-)
-#: Of these the ones that close an element, a cell or a line.
-CLOSING = (HOSTILE[1], HOSTILE[2], HOSTILE[9])
 
 
 @pytest.fixture(scope="module", params=[*PLANS, "size"])
 def result(request: pytest.FixtureRequest) -> Result:
-    return planner.load(SIZE_ONLY if request.param == "size" else request.param).evaluate()
+    return evaluate(SIZE_ONLY if request.param == "size" else request.param)
 
 
-def hostile(name: str) -> Result:
-    """A plan whose every name is `name`, on one device: no other layouts are searched for. The
-    model has a shape, and its report all sections, where the name closes an element, a cell or a
-    line; of others its size is enough."""
-    text = "".join(c for c in name if c in "\n\r\t" or c.isprintable() or ord(c) > 159)
-    shape = {
-        "layers": 2,
-        "hidden": 64,
-        "vocab": 100,
-        "max_sequence": 64,
-        "attention": {"heads": 4},
-        "norm": "rmsnorm",
-        "positions": "rope",
-    }
-    plan = {
-        **SIZE_ONLY,
-        "name": name,
-        "model": {"name": name, **(shape if name in CLOSING else {"parameters": "1B"})},
-        "cluster": {"extends": "hgx-h100", "name": text, "devices": 1},
-    }
-    return planner.load(plan).evaluate()
+def evaluate(plan: Any = LLAMA, changes: Mapping[str, Any] = {}) -> Result:
+    """The result of a plan with changes, evaluated once for all tests."""
+    return evaluate_once(json.dumps([plan, changes]))
+
+
+@cache
+def evaluate_once(asked: str) -> Result:
+    plan, changes = json.loads(asked)
+    return planner.load(plan, changes).evaluate()
 
 
 # -- HTML ---------------------------------------------------------------------------------------
@@ -189,7 +156,7 @@ def test_html_is_one_safe_file(result: Result) -> None:
 
 @pytest.mark.parametrize("plan", SHIPPED, ids=lambda path: path.stem)
 def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
-    assert len(to_html(planner.load(plan).evaluate()).encode()) < 325_000
+    assert len(to_html(evaluate(f"presets/{plan.name}")).encode()) < 325_000
 
 
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
@@ -288,40 +255,11 @@ def test_maths_blocks_balance(result: Result) -> None:
 # -- all of them --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_do_no_harm(name: str) -> None:
-    result = hostile(name)
-    page = Page(to_html(result))
-    assert not {tag for tag, _ in page.tags} & {"script", "img"}
-    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
-    assert clean(name) in page.words
-
-    markdown = to_markdown(result)
-    test_markdown_tables_are_square(result)
-    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", without_maths(markdown))
-    assert not re.search(r"(?<!\\)<(script|img)", outside)
-    assert not re.search(r"(?<!\\)\]\(javascript", outside)
-    first = markdown.splitlines()[0]
-    assert first.startswith("# ") and len(first) < 1000
-
-    text = render.render_text(result, colour=False)
-    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
-    one_screen(text)
-
-    data = json.loads(to_json(result))
-    assert data["plan"]["name"] == result.plan.name  # JSON carries it as it is, escaped
-
-
 def one_screen(text: str) -> None:
     """At most 45 lines of 80 columns; only a word that is longer than a line leaves it."""
     lines = text.splitlines()
     assert len(lines) <= 45
     assert all(len(line) <= 80 or max(map(len, line.split())) > 70 for line in lines), text
-
-
-def test_what_html_shows_of_a_name_is_the_name() -> None:
-    page = Page(to_html(hostile("<b>1 & 2</b>")))
-    assert "<b>1 & 2</b>" in page.words
 
 
 def test_every_key_figure_is_in_the_json(result: Result) -> None:
@@ -332,8 +270,8 @@ def test_every_key_figure_is_in_the_json(result: Result) -> None:
 
 @pytest.mark.slow
 def test_one_changed_input_leaves_unrelated_lines_alone() -> None:
-    before = to_markdown(planner.load(LLAMA).evaluate()).splitlines()
-    after = to_markdown(planner.load(LLAMA, set={"cluster.price": "5 USD/h"}).evaluate())
+    before = to_markdown(evaluate()).splitlines()
+    after = to_markdown(evaluate(LLAMA, {"cluster.price": "5 USD/h"}))
     changed = [line for line in after.splitlines() if line not in set(before)]
     assert changed
     words = r"USD|cost|price|--set|\\pi|fingerprint|resolved input|[Ss]tated|from the plan, "
@@ -372,7 +310,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
 ) -> None:
     before, unchanged = shipped(predicted)
     common = {"time.mfu": "null"} if predicted else {}
-    after = planner.load(LLAMA, set={**common, key: value}).evaluate()
+    after = evaluate(LLAMA, {**common, key: value})
     allowed = dependents(before, key) | dependents(after, key)
     moved = {
         i
@@ -390,7 +328,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
 @cache
 def shipped(predicted: bool) -> tuple[Result, str]:
     """A shipped plan with its Markdown."""
-    found = planner.load(LLAMA, set={"time.mfu": "null"} if predicted else {}).evaluate()
+    found = evaluate(LLAMA, {"time.mfu": "null"} if predicted else {})
     return found, to_markdown(found)
 
 
@@ -467,7 +405,7 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
-    result = planner.load(plan, set={"time.mfu": "null"}).evaluate()
+    result = evaluate(plan, {"time.mfu": "null"})
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
     found = bands.find_time_band("experts" if "mixtral" in plan else "dense", "hopper")
     markdown, html = to_markdown(result), " ".join(Page(to_html(result)).words)
@@ -485,8 +423,8 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
 
 @pytest.mark.slow
 def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
-    result = planner.load(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"}).evaluate()
-    free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
+    result = evaluate(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"})
+    free = evaluate(LLAMA, {"time.mfu": None})
     data, predicted = result.to_json()["quantities"], free.to_json()["quantities"]
     for base in ("time.step_seconds", "time.mfu", "time.training_days", "cost.total"):
         assert data[base]["kind"] == "assumed"
@@ -508,9 +446,9 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
 
 def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption() -> None:
     """A stated utilisation alone moves no answer: it is a note beside it."""
-    stated = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate()
-    free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
-    used = planner.load(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"}).evaluate()
+    stated = evaluate(LLAMA, {"time.mfu": 0.5})
+    free = evaluate(LLAMA, {"time.mfu": None})
+    used = evaluate(LLAMA, {"time.mfu": 0.5, "time.use": "assumed"})
     assert {i: q.value for i, q in stated.quantities.items()} == {
         i: q.value for i, q in free.quantities.items()
     }
@@ -527,17 +465,17 @@ def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption
 def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     mfu: float | None, outside: bool
 ) -> None:
-    low, high = planner.load(LLAMA, {"time.mfu": None}).evaluate()["time.mfu"].interval or (0, 0)
+    low, high = evaluate(LLAMA, {"time.mfu": None})["time.mfu"].interval or (0, 0)
     used = {"time.use": "assumed"}
-    middle = planner.load(LLAMA, {"time.mfu": float(low + high) / 2, **used}).evaluate()
+    middle = evaluate(LLAMA, {"time.mfu": float(low + high) / 2, **used})
     assert "is outside the 90 % interval" not in render.render_text(middle, colour=False)
-    result = planner.load(LLAMA, {"time.mfu": mfu, **used}).evaluate()
+    result = evaluate(LLAMA, {"time.mfu": mfu, **used})
     assert ("is outside the 90 % interval" in render.render_text(result, colour=False)) is outside
     assert ("is outside the 90 % interval" in to_html(result)) is outside
 
 
 def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     markdown = to_markdown(result)
     for base in ("memory.total", "memory.process"):
         found = next(row for row in bands.load_memory()["measured"] if row["quantity"] == base)
@@ -561,17 +499,19 @@ def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
 
 @pytest.mark.slow
 def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
-    """A device that holds the plan at worst, as predicted only, or not at all."""
-    process = planner.load(LLAMA).evaluate()["memory.process"].number
-    high = int(planner.load(LLAMA).evaluate()["memory.at_worst"].number)
+    """A device that holds the plan at worst, as predicted or without the allocator's cache only, or
+    not at all."""
+    process, needed = (evaluate()[f"memory.{name}"].number for name in ("process", "needed"))
+    high = int(evaluate()["memory.at_worst"].number)
     for capacity, word, colour in (
         (high, "Fits", "32"),
         (high - 1, "Tight", "33"),
         (process, "Tight", "33"),
-        (process - 1, "Does not fit", "31"),
+        (needed, "Tight", "33"),
+        (needed - 1, "Does not fit", "31"),
     ):
         key = "cluster.accelerator.memory_usable"
-        result = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
+        result = evaluate(LLAMA, {key: f"{capacity} B"})
         text, page = render.render_text(result, colour=True), to_html(result)
         assert f"\x1b[1;{colour}m{word.upper()}" in text
         assert f"<title>{word} · " in page
@@ -604,10 +544,10 @@ def icon_of(status: str) -> str:
 def test_what_no_published_run_is_like_says_so() -> None:
     """Of inference nobody published memory: it is held against training, wider, and says so. A
     model without a shape has no memory to compare."""
-    trained = planner.load({**SIZE_ONLY, "model": "llama2-70b"}).evaluate()
+    trained = evaluate({**SIZE_ONLY, "model": "llama2-70b"})
     document = json.loads(json.dumps({**SIZE_ONLY, "model": "llama2-70b"}))
     document["training"]["mode"] = "inference"
-    served = planner.load(document).evaluate()
+    served = evaluate(document)
     low = {}
     for name, result in (("trained", trained), ("served", served)):
         total = result["memory.total"]
@@ -617,7 +557,7 @@ def test_what_no_published_run_is_like_says_so() -> None:
         low[name] = found.low
     assert low["served"] < low["trained"]
     assert "none of its kind" in to_markdown(served).split("## Accuracy")[-1]
-    sized = planner.load({**SIZE_ONLY, "model": {"parameters": "70B"}}).evaluate()
+    sized = evaluate({**SIZE_ONLY, "model": {"parameters": "70B"}})
     assert sized["memory.process"].interval is None
     assert "## Accuracy" not in to_markdown(sized)
 
@@ -625,7 +565,7 @@ def test_what_no_published_run_is_like_says_so() -> None:
 def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     """The parts add up to the step; the first is arithmetic at peak rate, whose share is the
     utilisation."""
-    result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
+    result = evaluate(LLAMA, {"time.mfu": "null"})
     parts, step = result.step_parts, float(result["time.step_seconds"].number)
     assert sum(parts.values()) == pytest.approx(step)
     assert parts["pipeline bubble"] == pytest.approx(float(result["time.bubble"].number))
@@ -642,12 +582,12 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     bubble = 100 * parts["pipeline bubble"] / step
     assert f"bubble {parts['pipeline bubble']:.4f} s ({bubble:.1f} %)" in render.render_text(result)
     assert result.to_json()["step_parts"] == parts
-    assumed = planner.load(LLAMA, set={"time.mfu": "0.5", "time.use": "assumed"}).evaluate()
+    assumed = evaluate(LLAMA, {"time.mfu": "0.5", "time.use": "assumed"})
     assert not assumed.step_parts and "One step, " not in render.render_text(assumed, colour=False)
 
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
-    result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
+    result = evaluate(LLAMA, {"time.mfu": "null"})
     time = next(section for section in ReportView(result).sections if section.id == "time")
     totals = [table.total[1].id for table in time.sums]
     assert totals[:2] == ["time.micro_batch", "time.stage[3]"]
@@ -660,7 +600,7 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
 @pytest.mark.slow
 def test_each_form_says_first_how_the_work_is_divided() -> None:
     """The degrees that are said make all devices: 4 x 4 x 64 = 1,024."""
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     page = " ".join(Page(to_html(result)).words)
     for text in (render.render_text(result, colour=False), to_markdown(result), page):
         first = text[: text.index("5 to 95" if text.startswith("FITS") else "Training time")]
@@ -669,12 +609,12 @@ def test_each_form_says_first_how_the_work_is_divided() -> None:
 
 
 def test_how_far_a_plan_goes_is_said_with_the_next_value_that_does_not_fit() -> None:
-    page = to_markdown(planner.load(LLAMA).evaluate())
+    page = to_markdown(evaluate())
     said = re.search(r"([\d,]+) tokens of context \(([\d,]+) does not fit\)", page)
     assert said is not None
     for length, fits in zip(said.groups(), (True, False), strict=True):
         key = "training.sequence_length"
-        longer = planner.load(LLAMA, set={key: int(length.replace(",", ""))}).evaluate()
+        longer = evaluate(LLAMA, {key: int(length.replace(",", ""))})
         assert (longer.verdict["state"] == "fits") is fits
 
 
@@ -721,7 +661,7 @@ def test_the_summary_pays_for_no_report() -> None:
 
 def test_colour_only_where_it_is_wanted(run_cli) -> None:  # type: ignore[no-untyped-def]
     assert "\x1b" not in run_cli(LLAMA).stdout
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     plain, painted = (
         render.render_text(result, colour=False),
         render.render_text(result, colour=True),
@@ -730,7 +670,7 @@ def test_colour_only_where_it_is_wanted(run_cli) -> None:  # type: ignore[no-unt
 
 
 def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b" in render.render_text(result)
@@ -740,7 +680,7 @@ def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_ending_picks_the_format(tmp_path: Path) -> None:
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     for name, start in (
         ("a.md", "# "),
         ("a.html", "<!doctype html>"),
@@ -760,7 +700,7 @@ def test_the_ending_picks_the_format(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
-    result = planner.load(LLAMA).evaluate()
+    result = evaluate()
     target = tmp_path / "r.json"
     target.write_text("old")
     target.chmod(0o640)
@@ -777,9 +717,7 @@ def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
 def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = run_cli(LLAMA, "-o", tmp_path / "r.html", "-o", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "r.html").read_text(encoding="utf-8") == to_html(
-        planner.load(LLAMA).evaluate()
-    )
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == to_html(evaluate())
     refused = run_cli(LLAMA, "-o", tmp_path / "r.docx", "-o", tmp_path / "s.md")
     assert refused.returncode == 2 and not (tmp_path / "s.md").exists()
 
@@ -817,15 +755,15 @@ def test_the_resolved_plan_is_the_same_plan(run_cli, plan: str, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     (tmp_path / "resolved.yaml").write_text(done.stdout, encoding="utf-8")
     again = planner.load(tmp_path / "resolved.yaml").evaluate().to_json()
-    first = planner.load(ROOT / plan).evaluate().to_json()
+    first = evaluate(plan).to_json()
     assert again["quantities"] == first["quantities"]
 
 
 def test_the_link_to_a_page_holds_the_plan() -> None:
     """As any inflating program reads it; a plan without an address has no link."""
     page = "https://plans.example.org/page/"
-    result = planner.load(PLANS[2]).evaluate()
-    linked = planner.load(PLANS[2], {"report.page": page}).evaluate()
+    result = evaluate(PLANS[2])
+    linked = evaluate(PLANS[2], {"report.page": page})
     (address,) = re.findall(rf'href="?({page}[^ >"]*)', to_html(linked))
     held = address.removeprefix(f"{page}#p=")
     raw = base64.urlsafe_b64decode(held + "=" * (-len(held) % 4))
