@@ -12,11 +12,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+import yaml
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
@@ -97,6 +99,12 @@ def measure_reference() -> float:
         sum(number * number for number in range(100_000))
         taken.append(processor_time() - before)
     return sorted(taken)[2]
+
+
+@cache
+def read_data(name: str) -> Any:
+    """Read a table of tests/data, which nobody changes."""
+    return yaml.safe_load((ROOT / "tests" / "data" / f"{name}.yaml").read_text("utf-8"))
 
 
 def leave_to_night(values: Iterable[Any], daily: Collection[Any]) -> list[Any]:

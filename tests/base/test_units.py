@@ -21,123 +21,40 @@ from planner.base.units import (
     find_dimension,
     parse,
     parse_number,
+    to_whole,
 )
+from tests.conftest import read_data
 
 F = Fraction
 GROUP = ","
+TABLES = read_data("units")
 
 
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
     [
-        ("15T", "tokens", 15 * 10**12),
-        ("15T tokens", "tokens", 15 * 10**12),
-        ("300 Btokens", "tokens", 300 * 10**9),
-        ("4M", "tokens", 4_000_000),
-        ("4Mi", "tokens", 2**22),
-        ("2.5k", "1", 2500),
-        ("70B", "parameters", 70 * 10**9),
-        ("70 billion", "parameters", 70 * 10**9),
-        ("1_000", "1", 1000),
-        ("1024 GPUs", "devices", 1024),
-        ("80 GB", "bytes", 80 * 10**9),
-        ("80GiB", "bytes", 80 * 2**30),
-        ("81559 MiB", "bytes", 81559 * 2**20),
-        ("80 B", "bytes", 80),
-        ("16 bits", "bytes", 2),
-        ("400 Gb/s", "bytes/s", 50 * 10**9),
-        ("400 Gbps", "bytes/s", 50 * 10**9),
-        ("3.35 TB/s", "bytes/s", 3_350 * 10**9),
-        ("989 TFLOP/s", "FLOP/s", 989 * 10**12),
-        ("989.5 TFLOPS", "FLOP/s", 9895 * 10**11),
-        ("6.3e24 FLOP", "FLOP", 63 * 10**23),
-        ("3.14 ZFLOP", "FLOP", 314 * 10**19),
-        ("30 days", "s", 30 * 24 * 3600),
-        ("90 min", "s", 5400),
-        ("2 h", "s", 7200),
-        ("36 h", "days", F(3, 2)),
-        ("5 us", "s", F(5, 10**6)),
-        ("5 µs", "s", F(5, 10**6)),
-        ("1.83 GHz", "1/s", 183 * 10**7),
-        ("10/s", "1/s", 10),
-        ("700 W", "W", 700),
-        ("0.7 kW", "W", 700),
-        ("1 kWh", "J", 3_600_000),
-        ("2.5 USD/h", "USD/h", F(5, 2)),
-        ("2.5 USD/h", "USD/h per device", F(5, 2)),
-        ("2.5 USD per GPU-hour", "USD/h per device", F(5, 2)),
-        ("60 USD/day", "USD/h", F(5, 2)),
-        ("0.4 kg/kWh", "kgCO2e/kWh", F(2, 5)),
-        ("400 gCO2e/kWh", "kgCO2e/kWh", F(2, 5)),
-        ("40%", "1", F(2, 5)),
-        ("-1.5e-3", "1", F(-3, 2000)),
-        (".5", "1", F(1, 2)),
+        *TABLES["read"],
         (4096, "tokens", 4096),
         (80, "bytes", 80),
         (F(1, 3), "s", F(1, 3)),
         (0.1, "1", F(1, 10)),
         (0, "W", 0),
-        ("1,000", "tokens", 1000),
-        ("1,000,000 GB", "bytes", 10**15),
-        ("10 000", "tokens", 10000),
-        ("2,306,778.1 USD", "USD", F(23067781, 10)),
-        ("\u22125", "1", -5),
-        ("48.9\u00a0%", "1", F(489, 1000)),
-        ("$5,000", "USD", 5000),
-        ("$2.5", "USD/h", F(5, 2)),
-        ("$2.5/h", "USD/h", F(5, 2)),
-        ("$5M", "USD", 5 * 10**6),
-        ("0.5 years", "days", F(365, 2)),
-        ("3 months", "days", F(365, 4)),
     ],
 )
-def test_reads_exactly(text: str, unit: str, value: Fraction) -> None:
+def test_reads_exactly(text: str, unit: str, value: str | Fraction) -> None:
     found = parse(text, unit)
-    assert found == value
+    assert found == F(value)
     assert type(found) is (int if F(value).denominator == 1 else F)
 
 
 @pytest.mark.parametrize(
     ("text", "unit", "hint"),
     [
-        ("1,5T", "tokens", "1.5T"),
-        ("4,09 GB", "bytes", "4.09 GB"),
-        ("80G", "bytes", "80 GB"),
-        ("80 Gi", "bytes", "80 GiB"),
-        ("80 KB", "bytes", "80 kB"),
-        ("80 gb", "bytes", "80 GB"),
-        ("3.35 Tb", "bytes/s", None),
-        ("128K", "tokens", "128k"),
-        ("70b", "parameters", "70B"),
-        ("15t", "tokens", "15T"),
-        ("989 TFLOPs", "FLOP/s", "989 TFLOP/s"),
-        ("989T", "FLOP/s", "989 TFLOP/s"),
-        ("30 dayz", "s", "30 day"),
-        ("30 days", "bytes", None),
-        ("700", "W", "700 W"),
-        (700, "W", "700 W"),
-        ("2.5", "USD/h", "2.5 USD/h"),
-        ("5 tokens", "devices", None),
-        ("5 tokens", "1", None),
-        ("80 GB", "1", None),
-        ("1__0", "1", "10"),
-        ("nan", "1", None),
-        ("-inf", "1", None),
+        *TABLES["refused"],
         (float("nan"), "1", None),
         (float("inf"), "s", None),
-        ("1e401", "1", None),
-        ("1e-401", "1", None),
         (10**1000, "1", None),
         ("9" * 10_000, "1", None),
-        ("", "1", None),
-        ("GB", "bytes", None),
-        ("5 s s", "s", None),
-        ("5 s/", "s", None),
-        ("5 // s", "1/s", None),
-        ("٣", "1", None),
-        (True, "1", None),
-        (None, "1", None),
-        ([1], "tokens", None),
     ],
 )
 def test_refuses_and_suggests(text: object, unit: str, hint: str | None) -> None:
@@ -244,43 +161,10 @@ def test_dimensions_form_a_group(one: Dimension, two: Dimension, power: int) -> 
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [
-        (3_556_769_792, "bytes", "3.31 GiB"),
-        (2**30, "bytes", "1.00 GiB"),
-        (2**30 - 1, "bytes", "1.00 GiB"),
-        (1023, "bytes", f"1{GROUP}023 bytes"),
-        (6_300_000_000_000_000_000_000_000, "FLOP", "6.30e24 FLOP"),
-        (9_999 * 10**20, "FLOP", "1.00e24 FLOP"),
-        (0, "FLOP", "0 FLOP"),
-        (989_500_000_000_000, "FLOP/s", "990 TFLOP/s"),
-        (988_500_000_000_000, "FLOP/s", "988 TFLOP/s"),
-        (3_350_000_000_000, "bytes/s", "3.35 TB/s"),
-        (700, "W", "700 W"),
-        (F(1, 200_000), "s", "5.00 µs"),
-        (F(1, 3), "s", "333 ms"),
-        (119, "s", "119 s"),
-        (121, "s", "2.02 min"),
-        (7200, "s", "2.00 h"),
-        (F(14393, 100), "days", "144 days"),
-        (F(3), "days", "3.00 days"),
-        (24_407_182, "USD", "24.4 million USD"),
-        (1_840_000_000, "USD", "1.84 billion USD"),
-        (1234, "USD", f"1{GROUP}234 USD"),
-        (F(1234, 1000), "USD", "1.23 USD"),
-        (F(125, 1000), "USD", "0.125 USD"),
-        (4_772_836, "kWh", "4.77 GWh"),
-        (999, "kWh", "999 kWh"),
-        (859_375, "tokens/s", "859 k tokens/s"),
-        (1_139_784, "tokens/s", "1.14 M tokens/s"),
-        (1_113, "tokens/s", "1.11 k tokens/s"),
-        (999, "tokens/s", "999 tokens/s"),
-        (F(2, 5), "1", "0.400"),
-        (-F(2, 5), "1", "−0.400"),
-        (8, "devices", "8 devices"),
-    ],
+    TABLES["printed"],
 )
-def test_prints_for_people(value: Fraction, unit: str, text: str) -> None:
-    assert numbers.text(value, unit) == text
+def test_prints_for_people(value: str, unit: str, text: str) -> None:
+    assert numbers.text(to_whole(F(value)), unit) == text
 
 
 def test_prints_the_other_ways() -> None:

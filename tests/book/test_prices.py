@@ -12,50 +12,13 @@ from planner.base import units
 from planner.documents import source
 from planner.questions.loading import load
 from planner.questions.solve.priced_devices import list_offers
+from tests.conftest import read_data
 from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.
 PRINTED = {
-    ("v100-sxm-16gb", "lambda", "on-demand"): ("0.79", 1),
-    ("a100-sxm-40gb", "lambda", "on-demand"): ("1.99", 1),
-    ("a100-sxm-40gb", "aws", "on-demand"): ("21.957642", 8),
-    ("a100-sxm-40gb", "aws-capacity-blocks", "block"): ("1.844", 1),
-    ("a100-sxm-80gb", "coreweave", "on-demand"): ("21.60", 8),
-    ("a100-sxm-80gb", "lambda", "on-demand"): ("2.79", 1),
-    ("a100-sxm-80gb", "hyperstack", "on-demand"): ("1.60", 1),
-    ("a100-sxm-80gb", "hyperstack", "reserved"): ("1.36", 1),
-    ("a100-sxm-80gb", "aws", "on-demand"): ("27.44705", 8),
-    ("a100-pcie-80gb", "hyperstack", "on-demand"): ("1.35", 1),
-    ("a100-pcie-80gb", "hyperstack", "reserved"): ("0.95", 1),
-    ("h100-sxm-80gb", "coreweave", "on-demand"): ("49.24", 8),
-    ("h100-sxm-80gb", "lambda", "on-demand"): ("3.99", 1),
-    ("h100-sxm-80gb", "hyperstack", "on-demand"): ("3.20", 1),
-    ("h100-sxm-80gb", "hyperstack", "reserved"): ("2.72", 1),
-    ("h100-sxm-80gb", "aws", "on-demand"): ("55.04", 8),
-    ("h100-sxm-80gb", "aws-capacity-blocks", "block"): ("4.916", 1),
-    ("h100-pcie-80gb", "lambda", "on-demand"): ("3.29", 1),
-    ("h100-pcie-80gb", "hyperstack", "on-demand"): ("2.50", 1),
-    ("h100-pcie-80gb", "hyperstack", "reserved"): ("1.75", 1),
-    ("h200-sxm-141gb", "coreweave", "on-demand"): ("50.44", 8),
-    ("h200-sxm-141gb", "hyperstack", "on-demand"): ("3.99", 1),
-    ("h200-sxm-141gb", "hyperstack", "reserved"): ("2.79", 1),
-    ("h200-sxm-141gb", "aws-capacity-blocks", "block"): ("5.408", 1),
-    ("h800-sxm-80gb", "deepseek", "assumed"): ("2", 1),
-    ("b200-sxm-192gb", "coreweave", "on-demand"): ("68.80", 8),
-    ("b200-sxm-192gb", "lambda", "on-demand"): ("6.69", 1),
-    ("b200-sxm-192gb", "hyperstack", "on-demand"): ("6.00", 1),
-    ("b200-sxm-192gb", "hyperstack", "reserved"): ("5.10", 1),
-    ("b300-sxm-288gb", "hyperstack", "on-demand"): ("7.40", 1),
-    ("gb200", "coreweave", "on-demand"): ("42.00", 4),
-    ("l40s", "coreweave", "on-demand"): ("18.00", 8),
-    ("mi300x", "digitalocean", "on-demand"): ("2.59", 1),
-    ("rtx-a6000", "lambda", "on-demand"): ("1.09", 1),
-    ("rtx-a6000", "hyperstack", "on-demand"): ("0.50", 1),
-    ("rtx-a6000", "hyperstack", "reserved"): ("0.35", 1),
-    ("rtx-pro-6000", "coreweave", "on-demand"): ("20.00", 8),
-    ("rtx-pro-6000", "hyperstack", "on-demand"): ("1.85", 1),
-    ("rtx-pro-6000", "hyperstack", "reserved"): ("1.30", 1),
-    ("trainium1", "aws-capacity-blocks", "block"): ("0.968", 1),
+    (name, provider, kind): (usd, count)
+    for name, provider, kind, usd, count in read_data("printed_prices")
 }
 PLAN: dict[str, Any] = {
     "model": "gpt2-small",

@@ -18,46 +18,13 @@ from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.solve import budgets, families
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 # Hoffmann et al. 2022 (arXiv 2203.15556), tables 3 and A3: parameters, FLOPs, tokens
-CHINCHILLA = {
-    "chinchilla-1": [
-        (400e6, 1.92e19, 8.0e9),
-        (1e9, 1.21e20, 20.2e9),
-        (10e9, 1.23e22, 205.1e9),
-        (67e9, 5.76e23, 1.5e12),
-        (175e9, 3.85e24, 3.7e12),
-        (280e9, 9.90e24, 5.9e12),
-        (520e9, 3.43e25, 11.0e12),
-        (1e12, 1.27e26, 21.2e12),
-        (10e12, 1.30e28, 216.2e12),
-    ],
-    "chinchilla-2": [
-        (400e6, 1.84e19, 7.7e9),
-        (1e9, 1.20e20, 20.0e9),
-        (10e9, 1.32e22, 219.5e9),
-        (67e9, 6.88e23, 1.7e12),
-        (175e9, 4.54e24, 4.3e12),
-        (280e9, 1.18e25, 7.1e12),
-        (520e9, 4.19e25, 13.4e12),
-        (1e12, 1.59e26, 26.5e12),
-        (10e12, 1.75e28, 292.0e12),
-    ],
-    "chinchilla-3": [
-        (400e6, 2.21e19, 9.2e9),
-        (1e9, 1.62e20, 27.1e9),
-        (10e9, 2.46e22, 410.1e9),
-        (67e9, 1.71e24, 4.1e12),
-        (175e9, 1.26e25, 12.0e12),  # the table prints 1.26e24, a tenth of 6 N D
-        (280e9, 3.52e25, 20.1e12),
-        (520e9, 1.36e26, 43.5e12),
-        (1e12, 5.65e26, 94.1e12),
-        (10e12, 8.55e28, 1425.5e12),
-    ],
-}
+CHINCHILLA = read_data("chinchilla")
 #: The row of 67 billion lies 4 % beside a line through the others, in each table; approach 3's
 #: constants in print miss its table by up to 12 %.
 NEAR = {"chinchilla-1": 0.02, "chinchilla-2": 0.04, "chinchilla-3": 0.12}

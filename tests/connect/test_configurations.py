@@ -21,6 +21,9 @@ from planner.cli import main as cli
 from planner.connect import imports
 from planner.connect.imports import families, hf, megatron, rules
 from planner.plans.document import merge_mappings
+from tests.conftest import read_data
+
+FAULTS = read_data("faults")
 
 DATA = Path(__file__).parents[1] / "data"
 PRESETS = Path(__file__).parents[2] / "presets" / "models"
@@ -378,75 +381,7 @@ def test_enough_presets_ship_and_each_has_its_source() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"model_type": "lama"}, "model type 'lama' is not known (did you mean 'llama'?)"),
-        ({"model_type": None}, "the configuration has no key 'model_type'"),
-        (
-            {"num_experts": 8},
-            "llama: the key 'num_experts' is not modelled and could change the architecture "
-            "(remove it if it does not)",
-        ),
-        (
-            {"model_type": "kimi_linear", "linear_attn_config": {"use_full_rank_gate": True}},
-            "use_full_rank_gate is not modelled (false)",
-        ),
-        (
-            {"model_type": "hunyuan_v1_dense", "use_cla": True},
-            "hunyuan_v1_dense: use_cla True is not modelled (one of: False, None)",
-        ),
-        (
-            {"model_type": "nemotron", "kv_channels": 64},
-            "nemotron: kv_channels 64 is not modelled (one of: None, 128)",
-        ),
-        (
-            {"model_type": "cohere2", "layer_switch": 8},
-            "cohere2: layer_switch 8 is not modelled (one of: None, 4)",
-        ),
-        ({"num_hidden_layers": -32}, "num_hidden_layers is -32 (at least 1)"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers is 0 (at least 1)"),
-        ({"num_hidden_layers": 32.5}, "num_hidden_layers is 32.5 (a whole number)"),
-        ({"num_hidden_layers": "32"}, "num_hidden_layers is '32' (a whole number)"),
-        ({"num_hidden_layers": True}, "num_hidden_layers is True (a whole number)"),
-        ({"num_hidden_layers": None}, "the configuration has no key 'num_hidden_layers'"),
-        ({"num_hidden_layers": 10**9}, "1000000000 layers (at most 100,000)"),
-        (
-            {"hidden_size": 10**40},
-            f"hidden_size is {10**40} (at most 1,000,000,000,000,000)",
-        ),
-        ({"attention_bias": "yes"}, "attention_bias is 'yes' (true or false)"),
-        (
-            {"num_attention_heads": 30},
-            "30 heads do not divide hidden 4096 (a divisor of hidden, or head_dim given)",
-        ),
-        (
-            {"num_key_value_heads": 7},
-            "7 key/value heads do not divide 32 heads (a divisor of attention.heads)",
-        ),
-        (
-            {
-                "model_type": "mixtral",
-                "num_local_experts": 8,
-                "num_experts_per_tok": 9,
-            },
-            "a token cannot use 9 of 8 experts (1 to 8)",
-        ),
-        (
-            {
-                "model_type": "mistral",
-                "sliding_window": 8192,
-                "max_position_embeddings": 4096,
-            },
-            "a window of 8192 tokens is longer than max_sequence 4096 (at most 4096)",
-        ),
-        (
-            {"model_type": "gemma2", "layer_types": ["full_attention"] * 3},
-            "layer_types names 3 of 32 layers",
-        ),
-        (
-            {"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024},
-            "n_embd contradicts hidden_size",
-        ),
-    ],
+    FAULTS["configurations"],
 )
 def test_a_bad_configuration_gives_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError) as caught:

@@ -21,6 +21,7 @@ from planner.connect.imports import python_file
 from planner.documents import source
 from planner.plans.document import Plan
 from planner.questions import loading
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANS = sorted(
@@ -105,66 +106,8 @@ def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
 
 
 # Where each framework writes the same fact.
-WHERE = {
-    "training.micro_batch": {
-        "megatron": "micro-batch-size",
-        "megatron-bridge": "train.micro_batch_size",
-        "deepspeed": "train_micro_batch_size_per_gpu",
-        "transformers": "per_device_train_batch_size",
-        "trl": "per_device_train_batch_size",
-        "axolotl": "micro_batch_size",
-        "nanotron": "tokens.micro_batch_size",
-    },
-    "training.global_batch": {
-        "megatron": "global-batch-size",
-        "megatron-bridge": "train.global_batch_size",
-        "torchtitan": "training.global_batch_size",
-        "deepspeed": "train_batch_size",
-    },
-    "training.gradient_accumulation": {
-        "deepspeed": "gradient_accumulation_steps",
-        "transformers": "gradient_accumulation_steps",
-        "axolotl": "gradient_accumulation_steps",
-        "llama-factory": "gradient_accumulation_steps",
-        "nanotron": "tokens.batch_accumulation_per_replica",
-    },
-    "training.sequence_length": {
-        "megatron": "seq-length",
-        "torchtitan": "training.seq_len",
-        "nanotron": "tokens.sequence_length",
-        "trl": "max_length",
-        "axolotl": "sequence_len",
-        "llama-factory": "cutoff_len",
-    },
-    "parallelism.tensor": {
-        "megatron": "tensor-model-parallel-size",
-        "megatron-bridge": "model.tensor_model_parallel_size",
-        "torchtitan": "parallelism.tensor_parallel_degree",
-        "deepspeed": "tensor_parallel.autotp_size",
-        "nanotron": "parallelism.tp",
-        "accelerate": "parallelism_config.parallelism_config_tp_size",
-    },
-    "parallelism.pipeline": {
-        "megatron": "pipeline-model-parallel-size",
-        "torchtitan": "parallelism.pipeline_parallel_degree",
-        "nanotron": "parallelism.pp",
-    },
-    "parallelism.data": {
-        "nanotron": "parallelism.dp",
-        "torchtitan": "parallelism.data_parallel_shard_degree",
-        "accelerate": "parallelism_config.parallelism_config_dp_shard_size",
-    },
-    "cluster.devices": {"accelerate": "num_processes"},
-    "model.layers": {"megatron": "num-layers", "nanotron": "model.model_config.num_hidden_layers"},
-    "model.attention.kv_heads": {
-        "megatron": "num-query-groups",
-        "nanotron": "model.model_config.num_key_value_heads",
-    },
-    "model.mlp.intermediate": {
-        "megatron": "ffn-hidden-size",
-        "nanotron": "model.model_config.intermediate_size",
-    },
-}
+TABLES = read_data("exports")
+WHERE = TABLES["where"]
 
 
 @pytest.mark.parametrize("key", WHERE)
@@ -192,51 +135,7 @@ def test_batch_sizes_agree_as_deepspeed_demands() -> None:
 
 
 # A change of the plan, by one key at a time, on one device, so that any layout stays possible.
-CHANGES = [
-    "training.precision=fp32",
-    "training.precision=fp16",
-    "training.precision=fp8",
-    "training.precision=mxfp8",
-    "training.bf16_layers.first=1",
-    "training.precision=nvfp4",
-    "training.precision=bf16-pure",
-    "training.optimizer=sgd",
-    "training.optimizer=lion",
-    "training.optimizer=adafactor",
-    "training.recompute=selective",
-    "training.recompute=full",
-    "training.attention=eager",
-    "training.attention=efficient",
-    "training.dropout=0.1",
-    "training.loss=fused",
-    "training.loss=chunked",
-    "training.sequence_length=512",
-    "training.tokens=1B",
-    "training.mode=inference",
-    "parallelism.zero=1",
-    "parallelism.zero=2",
-    "parallelism.zero=3",
-    "parallelism.tensor=2",
-    "parallelism.pipeline=2",
-    "parallelism.context=2",
-    "cluster.devices=16",
-    "training.micro_batch=2",
-    "model.layers=10",
-    "model.hidden=1536",
-    "model.vocab=64000",
-    "model.tied_embeddings=false",
-    "model.norm=rmsnorm",
-    "model.positions=rope",
-    "model.positions=alibi",
-    "model.parallel=true",
-    "model.attention.qk_norm=head",
-    "model.attention.window=128",
-    "model.mlp.activation=relu",
-    "model.attention.kv_heads=4",
-    "model.mlp.gated=true",
-    "model.norm_placement=post",
-    "model.bias=false",
-]
+CHANGES = TABLES["changes"]
 
 
 @pytest.mark.parametrize("to", FORMATS)

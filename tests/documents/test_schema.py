@@ -22,6 +22,9 @@ from planner.base.units import find_dimension, parse, parse_number
 from planner.documents import json_schema
 from planner.documents.schema import describe, validate
 from planner.documents.source import Document, load
+from tests.conftest import read_data
+
+FAULTS = read_data("faults")
 
 F = Fraction
 
@@ -207,55 +210,7 @@ def test_checking_twice_changes_nothing(schemas: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("wheel: 4", ["car:3:1: unknown key 'wheel' (did you mean 'wheels'?)"]),
-        (
-            "tank: {sise: 1, qqq: 2}",
-            [
-                "car:3:8: unknown key 'sise' in tank (allowed keys: size, count; "
-                "did you mean 'size'?)",
-                "car:3:17: unknown key 'qqq' in tank (allowed keys: size, count)",
-            ],
-        ),
-        ("size: 1", ["car:3:1: unknown key 'size' (did you mean 'tank.size'?)"]),
-        (
-            "tank: {size: 5 GHz}",
-            ["car:3:14: tank.size: '5 GHz' is in 1/s (bytes, such as 80 GB or 80 GiB)"],
-        ),
-        ("tank: {count: 1.5}", ["car:3:15: tank.count is 1.5 (a whole number)"]),
-        ("tank: {count: true}", ["car:3:15: tank.count is true (a whole number)"]),
-        ("tank: [1]", ["car:3:7: tank is a list (a mapping)"]),
-        ("tank:", ["car:3:6: tank is empty (a mapping)"]),
-        ("name: ''", ["car:3:7: name is '' (at least one character)"]),
-        ("name: 5", ["car:3:7: name is 5 (text)"]),
-        ("share: 0.51", ["car:3:8: share is 0.51 (at least 0, at most 0.5)"]),
-        ("share: 40%", ["car:3:8: share is '40%' (a number)"]),
-        ("trips: []", ["car:3:8: trips is an empty list (at least one item)"]),
-        ("trips: [{time: 5}]", ["car:3:9: trips.0 has no key 'to'"]),
-        (
-            "trips: [{to: HOME}]",
-            ["car:3:14: trips.0.to has the wrong form (such as home)"],
-        ),
-        ("trips: [{to: a}, {to: a}]", ["car:3:8: trips is a list (no item twice)"]),
-        (
-            "layout: atuo",
-            ["car:3:9: layout is 'atuo' (one of auto or a mapping; did you mean 'auto'?)"],
-        ),
-        ("layout: {rows: 0}", ["car:3:16: layout.rows is 0 (at least 1)"]),
-        (
-            "layout: {row: 1}",
-            ["car:3:10: unknown key 'row' in layout (allowed keys: rows; did you mean 'rows'?)"],
-        ),
-        (
-            "pace: 5 GB",
-            ["car:3:7: pace: '5 GB' is bytes (bytes per second, such as 3.35 TB/s or 400 Gb/s)"],
-        ),
-        ("pace: -1", ["car:3:7: pace is -1 bytes/s (at least 0 bytes/s)"]),
-        (
-            "labels: {a: [1]}",
-            ["car:3:13: labels.a is a list (a count of tokens, such as 4096, 4M, 15T)"],
-        ),
-    ],
+    FAULTS["schema"],
 )
 def test_faults_in_our_words(schemas: Path, text: str, expected: list[str]) -> None:
     assert told(schemas, VALID + text) == expected

@@ -16,6 +16,7 @@ from planner.base import resources, units
 from planner.base.errors import PlanError
 from planner.documents import json_schema, schema, source
 from planner.questions import loading
+from tests.conftest import read_data
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {kind: json_schema.read_schema(kind) for kind in ("accelerator", "cluster")}
@@ -24,34 +25,8 @@ CLUSTERS = source.preset_names("cluster")
 PRESETS = [("accelerator", n) for n in ACCELERATORS] + [("cluster", n) for n in CLUSTERS]
 
 # Names that plans and scripts outside this repository use.
-PROMISED = [
-    "v100-sxm-16gb",
-    "v100-sxm-32gb",
-    "a100-sxm-40gb",
-    "a100-sxm-80gb",
-    "a100-pcie-80gb",
-    "h100-sxm-80gb",
-    "h100-pcie-80gb",
-    "h100-nvl-94gb",
-    "h200-sxm-141gb",
-    "h800-sxm-80gb",
-    "h100-sxm-96gb",
-    "a800-sxm-80gb",
-    "b200-sxm-192gb",
-    "b300-sxm-288gb",
-    "gb200",
-    "gb300",
-    "a10g",
-    "l40s",
-    "rtx-4090",
-    "rtx-a6000",
-    "mi300x",
-    "trainium1",
-    "tpu-v4",
-    "tpu-v5e",
-    "tpu-v5p",
-    "tpu-v6e",
-]
+TABLES = read_data("hardware_presets")
+PROMISED = TABLES["promised"]
 # The accelerators on which the published runs that we compare with were measured.
 MEASURED = [
     "a100-sxm-80gb",
@@ -161,96 +136,7 @@ def test_promised_and_measured_accelerators_ship() -> None:
 
 # The table of collected figures -------------------------------------------------------------
 
-ROWS = {
-    "v100-sxm-16gb": "V100-16GB-SXM2",
-    "v100-sxm-32gb": "V100-32GB-SXM2",
-    "a100-sxm-40gb": "A100-40GB-SXM",
-    "a100-sxm-80gb": "A100-80GB-SXM",
-    "a100-pcie-40gb": "A100-40GB-PCIe",
-    "a100-pcie-80gb": "A100-80GB-PCIe",
-    "a800-sxm-80gb": "A800-80GB-SXM",
-    "h100-sxm-80gb": "H100-80GB-SXM",
-    "h100-sxm-96gb": "H100-96GB-HBM2e-SXM (Meta 500 W)",
-    "h100-pcie-80gb": "H100-80GB-PCIe",
-    "h100-nvl-94gb": "H100-NVL-94GB",
-    "h800-sxm-80gb": "H800-80GB-SXM",
-    "h200-sxm-141gb": "H200-141GB-SXM",
-    "h20-sxm-96gb": "H20-96GB-SXM",
-    "b200-sxm-192gb": "B200-SXM",
-    "gb200": "GB200 (per GPU, NVL72)",
-    "b300-sxm-288gb": "B300-SXM",
-    "gb300": "GB300 (per GPU, NVL72)",
-    "l4": "L4",
-    "l40s": "L40S",
-    "a10g": "A10G",
-    "rtx-a6000": "RTX A6000",
-    "rtx-3090": "RTX 3090",
-    "rtx-4090": "RTX 4090",
-    "rtx-5090": "RTX 5090",
-    "rtx-pro-6000": "RTX PRO 6000 Blackwell Server",
-    "mi250x": "MI250X (both dies)",
-    "mi300x": "MI300X",
-    "mi325x": "MI325X",
-    "mi350x": "MI350X",
-    "mi355x": "MI355X",
-    "tpu-v3": "TPU v3 (per chip)",
-    "tpu-v4": "TPU v4 (per chip)",
-    "tpu-v5e": "TPU v5e (per chip)",
-    "tpu-v5p": "TPU v5p (per chip)",
-    "tpu-v6e": "TPU v6e Trillium (per chip)",
-    "tpu-v7x": "TPU v7 Ironwood (per chip)",
-    "trainium1": "Trainium1 (per chip)",
-    "trainium2": "Trainium2 (per chip)",
-    "trainium3": "Trainium3 (per chip)",
-    "rubin": "Rubin (per GPU)",
-    "gaudi2": "Gaudi2",
-    "gaudi3": "Gaudi3 (OAM)",
-    "rtx-3060": "RTX 3060 12 GB",
-    "rtx-3060-ti": "RTX 3060 Ti",
-    "rtx-3070": "RTX 3070",
-    "rtx-3070-ti": "RTX 3070 Ti",
-    "rtx-3080": "RTX 3080 10 GB",
-    "rtx-3080-ti": "RTX 3080 Ti",
-    "rtx-3090-ti": "RTX 3090 Ti",
-    "rtx-3080-12gb": "RTX 3080 12 GB",
-    "rtx-4060": "RTX 4060",
-    "rtx-4060-ti-8gb": "RTX 4060 Ti 8 GB",
-    "rtx-4060-ti-16gb": "RTX 4060 Ti 16 GB",
-    "rtx-4070": "RTX 4070",
-    "rtx-4070-super": "RTX 4070 SUPER",
-    "rtx-4070-ti": "RTX 4070 Ti",
-    "rtx-4070-ti-super": "RTX 4070 Ti SUPER",
-    "rtx-4080": "RTX 4080",
-    "rtx-4080-super": "RTX 4080 SUPER",
-    "rtx-5060-ti-16gb": "RTX 5060 Ti 16 GB",
-    "rtx-5070": "RTX 5070",
-    "rtx-5070-ti": "RTX 5070 Ti",
-    "rtx-5080": "RTX 5080",
-    "rtx-2080-ti": "RTX 2080 Ti",
-    "t4": "T4",
-    "p100-sxm-16gb": "P100 SXM2",
-    "p100-pcie-16gb": "P100 PCIe",
-    "v100-pcie-32gb": "V100-32GB-PCIe",
-    "a10": "A10",
-    "a30": "A30",
-    "a40": "A40",
-    "l40": "L40",
-    "rtx-a4000": "RTX A4000",
-    "rtx-a4500": "RTX A4500",
-    "rtx-a5000": "RTX A5000",
-    "rtx-4000-ada": "RTX 4000 Ada",
-    "rtx-4500-ada": "RTX 4500 Ada",
-    "rtx-5000-ada": "RTX 5000 Ada",
-    "rtx-6000-ada": "RTX 6000 Ada",
-    "h200-nvl-141gb": "H200 NVL",
-    "gh200-96gb": "GH200 96 GB",
-    "gh200-144gb": "GH200 144 GB",
-    "mi210": "MI210",
-    "mi250": "MI250 (both dies)",
-    "gb10": "GB10 (DGX Spark)",
-    "v100-pcie-16gb": "V100-16GB-PCIe",
-    "b100-sxm-192gb": "B100-SXM",
-}
+ROWS = TABLES["rows"]
 
 # Where the table and the source of a preset do not agree, and why the preset has it otherwise.
 DIFFERENCES = {

@@ -22,8 +22,10 @@ from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import solve_domain
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 from tests.in_turn import InTurn
+
+FAULTS = read_data("faults")
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -354,39 +356,7 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [
-        ({"question": "largest-modle"}, "did you mean 'largest-model'"),
-        ({"vary": "model.layers"}, "needs a limit"),
-        ({"vary": "model.layer", "until": ["parameters.total<=1e9"]}, "unknown key"),
-        ({"vary": "training.precision", "until": ["parameters.total<=1e9"]}, "not a number"),
-        ({"vary": "model.layers", "until": ["parameters.totl<=1e9"]}, "parameters.total"),
-        ({"vary": "model.layers", "until": ["parameters.total=1e9"]}, "not a limit: "),
-        ({"vary": "model.layers", "until": ["memory.total<=5 days"]}, "bytes"),
-        ({"vary": "model.layers", "until": ["memory.stage<=3"]}, "is a name"),
-        ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
-        ({"question": "tokens-by-deadline"}, "needs a deadline"),
-        ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
-        ({}, "a question or --vary"),
-        ({"question": "largest-model-by-deadline"}, "needs a deadline"),
-        ({"question": "cheapest", "until": ["cost.total<=10 USD"]}, "needs a deadline"),
-        ({"question": "largest-batch", "maximize": "time.mfu"}, "needs a key to vary"),
-        (
-            {"vary": "model.layers", "maximize": "time.mfu", "minimize": "cost.total"},
-            "exclude each other",
-        ),
-        ({"vary": "model.layers", "maximize": "time.mfo"}, "did you mean 'time.mfu'"),
-        ({"vary": "model.layers", "minimize": "memory.stage"}, "is a name"),
-        ({"vary": "training.tokens", "maximize": "cost.total"}, "unbounded"),
-        ({"vary": "training.tokens", "maximize": "memory.process"}, "does not change with"),
-        ({"question": "largest-batch", "with_layout": "autp"}, "did you mean 'auto'"),
-        ({"question": "largest-batch", "family": "llama2-7b"}, "is only for largest-model"),
-        ({"question": "largest-model", "family": "lama2-7b"}, "did you mean 'llama2-7b'"),
-        ({"question": "largest-batch", "accelerators": "mi300x"}, "is only for cheapest"),
-        ({"question": "cheapest", "deadline": "2 days", "accelerators": "mi325x"}, "no price for"),
-        ({"question": "cheapest", "deadline": "2 days", "accelerators": "m300x"}, "'mi300x'"),
-        ({"question": "cheapest", "deadline": "2 days", "accelerators": "l4=1 GiB"}, "USD"),
-        ({"question": "cheapest", "deadline": "2 days", "accelerators": ","}, "no devices"),
-    ],
+    FAULTS["questions"],
 )
 def test_bad_questions(options: Mapping[str, Any], says: str) -> None:
     with pytest.raises(PlanError) as caught:
