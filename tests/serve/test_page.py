@@ -23,7 +23,7 @@ from planner.report.answer import Overview, gib
 from planner.results.in_turn import keep_graphs
 from planner.serve import controls, page
 from tests.browser import Browser, executable
-from tests.conftest import ROOT
+from tests.conftest import ROOT, leave_to_night
 from tests.serve.conftest import Server
 
 CHROMIUM = executable()
@@ -88,7 +88,8 @@ def held_and_healed(said: dict[str, Any], key: str, word: str) -> None:
     assert all(one["undo"][key] == word for one in said["followed"])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", leave_to_night(range(40), range(12)))
 def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
     chance = random.Random(seed)
     name = PLANS[seed % len(PLANS)]
