@@ -186,6 +186,7 @@ def test_python_runs(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) 
     exec(code, {"__name__": "example"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", of("yaml", "yml"), ids=str)
 def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
     data = yaml.safe_load(block.text)

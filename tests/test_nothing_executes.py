@@ -135,6 +135,7 @@ def suspects(path: Path, root: Path = PACKAGE) -> set[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_text_of_a_document_is_filled_in() -> None:
     found = {
         (path.relative_to(PACKAGE).as_posix(), around)

@@ -30,7 +30,7 @@ from planner.report.explain import explain
 from planner.results.result import Quantity, Result
 from planner.review import diff, writing
 from planner.serve import page
-from tests.conftest import ROOT
+from tests.conftest import ROOT, leave_to_night
 
 HEADLINES = (
     "parameters.total",
@@ -177,7 +177,7 @@ def test_a_difference_has_the_digits_of_a_headline(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", SHIPPED)
+@pytest.mark.parametrize("plan", leave_to_night(SHIPPED, QUICK))
 def test_every_surface_of_every_plan(plan: str) -> None:
     seen = set()
     for surface, name, words in (*quick_surfaces(plan), *other_surfaces(plan)):

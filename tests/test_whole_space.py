@@ -77,6 +77,7 @@ def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
         assert found.get("time.hfu", 0) <= 1
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans())
 def test_nothing_is_lost_or_made(plan: Wide) -> None:

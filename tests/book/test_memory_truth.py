@@ -30,7 +30,7 @@ def test_a_layer_keeps_exactly_these_bytes(document, expected):
         assert value_of(document, quantity) == want
 
 
-@pytest.mark.parametrize(("document", "expected"), _cases("memory.json"))
+@pytest.mark.parametrize(("document", "expected"), [*_cases("memory.json")])
 def test_states_are_exact_and_the_peak_is_found(document, expected):
     phase = expected.pop("memory.phase")
     assert truth_memory.PHASES[value_of(document, "memory.phase")] == phase

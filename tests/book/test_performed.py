@@ -66,6 +66,7 @@ def lengths(model: str) -> Sequence[int]:
 CLUSTER = {"accelerator": "h100-sxm-80gb", "devices": 64}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", leave_to_night(MODELS, QUICK))
 def test_no_utilisation_is_above_one(model: str) -> None:
     """MFU is absent where the convention counts a masked half that nobody performs."""

@@ -18,6 +18,7 @@ def values(changes: dict[str, Any] | None = None, document: Any = VALID) -> Any:
     return lambda name: float(result[name].number)
 
 
+@pytest.mark.slow
 def test_the_days_of_a_run_are_the_sum_of_where_they_go() -> None:
     """Renewal: on the calendar each day gives goodput days of training."""
     for changes in ({}, {"cluster.stragglers": "null"}):
@@ -28,6 +29,7 @@ def test_the_days_of_a_run_are_the_sum_of_where_they_go() -> None:
         assert of("time.run_days") == pytest.approx(trained / of("time.goodput"))
 
 
+@pytest.mark.slow
 def test_stragglers_lengthen_every_step() -> None:
     with_them, without = values(), values({"cluster.stragglers": 0})
     assert with_them("time.run_days") == pytest.approx(1.05 * without("time.run_days"))

@@ -148,6 +148,7 @@ def test_a_page_draws_the_space_with_the_plans_own_layout_ringed(
     assert again.stdout == drawn
 
 
+@pytest.mark.slow
 def test_a_page_says_what_comes_nearest_where_nothing_fits(run_cli: RunCli, tmp_path: Path) -> None:
     page = tmp_path / "layouts.html"
     crowded = "cluster.accelerator.memory_usable=1 GB"

@@ -144,6 +144,7 @@ def shares(data: Any) -> Any:
     return found if found and "/" in found else data
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted({"1", "tokens", "bytes", "bytes/s", "s", "Hz", "W", "USD/h", "FLOP/s"})),
     st.floats(1e-30, 1e30) | st.fractions(0, 10**6, max_denominator=10**6) | st.integers(0, 10**30),

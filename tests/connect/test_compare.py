@@ -147,6 +147,7 @@ def test_tables_hold_every_row() -> None:
     assert 0 < len(verdict["explained"]) <= 3
 
 
+@pytest.mark.slow
 def test_a_verdict_leads_and_what_could_explain_the_difference_follows() -> None:
     """On a screen, at most 25 lines of 80 columns."""
     for plan, log in (

@@ -295,6 +295,7 @@ def test_frameworks_for_language_models_refuse_it_by_name() -> None:
             exports.build_config(plan, name)
 
 
+@pytest.mark.slow
 def test_a_search_ranks_layouts_by_what_they_evaluate_to() -> None:
     plan = planner.load(
         {

@@ -57,6 +57,7 @@ def test_an_export_is_read_back_as_its_plan(title: str) -> None:
             check_launch_file(plan, name, made)
 
 
+@pytest.mark.slow
 def test_each_framework_exports_some_plans_without_a_loss() -> None:
     plans = [loading.load(document) for document in DOCUMENTS.values()]
     for name in (*LAUNCHED, *TRAINERS):
@@ -134,6 +135,7 @@ LEFT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", DOCUMENTS)
 def test_a_trainers_file_is_read_back_as_its_plan(title: str) -> None:
     plan = loading.load(DOCUMENTS[title])

@@ -125,6 +125,7 @@ def test_the_document_is_the_same_each_time_and_without_a_date() -> None:
     assert "1024" in first and "runs" in first  # comments say the sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_plan_on_the_document_predicts_the_times_that_were_measured(
     tmp_path: Path, precision: str
@@ -331,6 +332,7 @@ def test_without_pytorch_one_line_says_what_to_install(
     assert error == "plan.py measure: PyTorch is not installed (pip install '.[measure]')\n"
 
 
+@pytest.mark.slow
 def test_two_gpus_of_a_kind_say_so() -> None:
     found = measured(Ideal(replace(GPU, formats=("bf16",)), processes=2))
     assert found["multiprocessors"] == 132 and found["clock"] == "1.83 GHz"

@@ -49,7 +49,13 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
             yield dotted, inner
 
 
-@pytest.mark.parametrize("row", LINES, ids=[row["line"] for row in LINES])
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=row["line"], marks=[pytest.mark.slow] if place % 4 else [])
+        for place, row in enumerate(LINES)
+    ],
+)
 def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     if "ask" in row:
         with pytest.raises(PlanError) as caught:

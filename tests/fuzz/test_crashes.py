@@ -255,6 +255,7 @@ AT_ONCE = ("deepseek-v4-flash", "gemma3n-e4b", "llama4-scout", "modernbert-base"
            "gpt2small_hgx-h100")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", leave_to_night(shipped(), AT_ONCE))
 def test_a_resolved_plan_loads_to_the_same_digits(name: str, tmp_path: Path) -> None:
     from planner.report.resolved import format_resolved

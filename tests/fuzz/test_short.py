@@ -111,6 +111,7 @@ def test_tricks_with_files_lead_nowhere() -> None:
 LLAMA = "presets/llama70b_h100x1024.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -370,6 +370,7 @@ def test_a_price_of_a_list_has_its_source_and_one_of_the_plan_has_none() -> None
     assert own.price == listed.price + 1 and own.source == ""
 
 
+@pytest.mark.slow
 def test_beside_the_best_the_next_ones_say_what_they_lack() -> None:
     """Of sizes within 500M that of 64 layers is the largest, a layer less one layer smaller; the
     smallest has one layer, and two are one layer larger."""

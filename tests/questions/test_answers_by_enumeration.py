@@ -147,6 +147,7 @@ ENDLESS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "key", "candidates", "quantity"), KEYS)
 @pytest.mark.parametrize("relation", ["<=", ">="])
 def test_the_answer_is_the_last_value_that_holds_and_the_next_one_does_not(
@@ -223,6 +224,7 @@ GOALS: tuple[tuple[str, str, Sequence[int], str, str, int | None], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "key", "candidates", "quantity", "other", "place"), GOALS)
 @pytest.mark.parametrize("sense", [1, -1])
 def test_the_best_value_is_the_best_of_all_that_keep_the_limits(

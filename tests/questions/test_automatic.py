@@ -89,6 +89,7 @@ def test_what_is_given_stays() -> None:
     assert "found" in plan.derived["parallelism.pipeline"]
 
 
+@pytest.mark.slow
 def test_by_set_as_in_the_document() -> None:
     spelled = {**PLAN, "parallelism": {"tensor": 2}}
     assert loading.load(spelled, {"parallelism": "auto"}).data == loading.load(PLAN).data

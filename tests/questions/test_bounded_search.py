@@ -109,6 +109,7 @@ def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     assert BoundedSearch(plan, limits=none).run_question(BoundedSearch.find_max_slack) is None
 
 
+@pytest.mark.slow
 def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
     whole = BoundedSearch(plan)
     few = whole.walk.narrow_layouts(FEWER)

@@ -507,6 +507,7 @@ def test_a_margin_leaves_room() -> None:
 # what a prediction of time leaves open
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["tokens-by-deadline", "fewest-devices"])
 def test_an_answer_that_rests_on_a_predicted_time_says_what_that_leaves_open(question: str) -> None:
     """At either end a run that is as much slower, or faster, as published ones keeps the deadline,

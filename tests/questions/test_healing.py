@@ -83,6 +83,7 @@ def test_a_search_does_not_ask_the_layout_that_the_plan_has(run_cli: RunCli) -> 
         loading.load(file, [model], searched=True)
 
 
+@pytest.mark.slow
 def test_what_one_model_brought_follows_the_next() -> None:
     """A length that only followed a short model is put back for one that reads more; one that
     somebody set stays."""

@@ -143,6 +143,7 @@ def test_modes_that_are_the_same_step_are_left_out_of_what_it_can_start() -> Non
     assert all(not left_unsaid(layout.of(plan), "accelerate") for layout in found.best)
 
 
+@pytest.mark.slow
 def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
     with pytest.raises(PlanError, match="unknown framework megatronn"):
         search(loading.load(PLAN), launcher="megatronn")

@@ -201,6 +201,7 @@ def test_modes_that_are_asked_for_are_all_searched() -> None:
     assert not search(small, 1, "compute.executed_flops_per_token").same
 
 
+@pytest.mark.slow
 def test_the_best_layout_is_as_fast_as_the_best_of_all_modes() -> None:
     small = plan(model="gpt2-small", global_batch=64)
     every = search(small, 1, vary={KEY: MODES})

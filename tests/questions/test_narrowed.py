@@ -103,6 +103,7 @@ def test_what_is_exactly_full_lacks_nothing() -> None:
     assert "with most room" in ranking.describe_closest(full)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
     wide = plan()
     found = search(wide, 1, limits=[Limit(STEP, "<=", 0)], most=1)

@@ -55,6 +55,7 @@ def test_a_model_that_fits_on_a_device_is_not_divided() -> None:
     assert kinds(plan) == {} and plan.get("training.recompute") in ("none", "selective")
 
 
+@pytest.mark.slow
 def test_eight_billion_parameters_take_one_kind_of_parallelism_at_most() -> None:
     """Below 10B parameters one technique is enough, sharding or tensor parallelism (the
     Ultra-Scale Playbook, Hugging Face 2025, on finding a configuration)."""
@@ -154,6 +155,7 @@ def test_what_is_too_large_for_its_bits_counts_as_the_most_that_they_hold() -> N
     assert plain(0, 1) < plain(1, 1) == plain(2, 1) == plain(3, 1) == plain(4, 1)
 
 
+@pytest.mark.slow
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
     plan = loading.load(ADAPTED)
     found = search(plan, top=1, vary={"training.schedule": ("1f1b", "interleaved")})

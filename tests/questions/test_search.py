@@ -327,6 +327,7 @@ def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
     assert find_best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
 
 
+@pytest.mark.slow
 def test_values_of_any_key_are_tried() -> None:
     plan = small("gpt2-small")
     plan = variant(plan, {"time.efficiency.launch": 0})  # nothing waits for the host
@@ -338,6 +339,7 @@ def test_values_of_any_key_are_tried() -> None:
     assert found.best[0].changes["training.precision"] == "fp8"
 
 
+@pytest.mark.slow
 def test_points_of_a_scatter_plot() -> None:
     found = searching.scatter(small("gpt2-small"), points=200)
     assert 100 < len(found.points) < 300
@@ -350,6 +352,7 @@ def test_points_of_a_scatter_plot() -> None:
     assert found.own is not None and len(found.best) == 5
 
 
+@pytest.mark.slow
 def test_no_layout_takes_less_than_no_time() -> None:
     """Groups of experts smaller than a replica once did."""
     plan = small("deepseek-v3", cluster__devices=32, training__global_batch=64)
@@ -391,6 +394,7 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
         assert f"{heading} {best} {others}".strip() in words
 
 
+@pytest.mark.slow
 def test_which_kernels_run_is_said_where_they_differ() -> None:
     plan = small("gpt2-small", parallelism__tensor=2)
     found = searching.search(plan, top=1, choices=True)
@@ -479,6 +483,7 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
     assert all(found == spaces[0] for found in spaces[1:])
 
 
+@pytest.mark.slow
 def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     one, other, third = small("llama2-7b"), small("gpt2-small"), small("llama2-7b")
     found = [list(yield_layouts(next(Space(plan).yield_blocks()))) for plan in (one, other, third)]
@@ -491,6 +496,7 @@ def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     } == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "accelerator", "node", "fixed"),
     [

@@ -357,6 +357,7 @@ def plainness(row: Row) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.slow
 @every_plan
 @pytest.mark.parametrize("by", [STEP, MEMORY, COST])
 def test_the_plainest_within_a_fiftieth_is_recommended(name: str, by: str) -> None:
@@ -583,6 +584,7 @@ ASKED: tuple[tuple[str, str, tuple[Any, ...], dict[str, Any]], ...] = (
 SOON = {("dense", "micro"), ("dense", "replicate"), ("chunks", "virtual")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "short", "values", "more"),
     [pytest.param(*one, marks=() if one[:2] in SOON else pytest.mark.slow) for one in ASKED],

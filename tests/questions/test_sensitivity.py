@@ -140,6 +140,7 @@ def test_what_cannot_be_computed_says_why() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [LLAMA, "presets/llama70b_h100x1024.yaml"])
 def test_a_tenth_more_is_what_a_reader_gets_who_sets_it(plan: str) -> None:
     """A format's peak is set once, and both products and logits run at it."""

@@ -280,6 +280,7 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
         plans.build_plan(plan.document.change_keys({key: end}))
 
 
+@pytest.mark.slow
 def test_rows_are_what_the_plans_themselves_say(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     found = run.sweep(study.read_study(SMALL), out, workers=1)
@@ -325,6 +326,7 @@ def study_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(planner.load_study(document))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
     [
@@ -414,6 +416,7 @@ def test_the_best_points_are_the_best_rows() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_best_layout_of_each_point_is_that_of_the_plan_by_itself() -> None:
     base = {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}}
     axes = {
@@ -973,6 +976,7 @@ def test_a_library_that_cannot_be_loaded_is_not_called_absent(
         run.sweep(study.read_study(SMALL), on="ray://x:1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", sorted((resources.folder("presets") / "studies").glob("*.yaml")), ids=lambda p: p.stem
 )
@@ -1021,6 +1025,7 @@ def test_text_of_a_study_is_never_markup(words: str) -> None:
         assert page == pages.render_study(outcome)
 
 
+@pytest.mark.slow
 def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     from html.parser import HTMLParser
 

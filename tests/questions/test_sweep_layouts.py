@@ -191,6 +191,7 @@ def graphs_of(document: Mapping[str, Any]) -> tuple[int, int]:
     return len(plans.groups), len(plans.kinds)
 
 
+@pytest.mark.slow
 def test_layouts_whose_kernels_follow_from_their_degrees_share_a_graph() -> None:
     """What kernels bring along (widths, efficiencies, how layers are cut) tells no layouts apart
     that their kernels do not: of each there is one plan."""

@@ -139,6 +139,7 @@ class Page(HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
+@pytest.mark.slow
 def test_html_is_one_safe_file(result: Result) -> None:
     text = to_html(result)
     page = Page(text)
@@ -154,6 +155,7 @@ def test_html_is_one_safe_file(result: Result) -> None:
     assert "url(http" not in text and "@import" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", SHIPPED, ids=lambda path: path.stem)
 def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
     assert len(to_html(evaluate(f"presets/{plan.name}")).encode()) < 325_000
@@ -403,6 +405,7 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
     one_screen(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
     result = evaluate(plan, {"time.mfu": "null"})
@@ -444,6 +447,7 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
     assert "Time of one step, and" not in to_markdown(result)
 
 
+@pytest.mark.slow
 def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption() -> None:
     """A stated utilisation alone moves no answer: it is a note beside it."""
     stated = evaluate(LLAMA, {"time.mfu": 0.5})
@@ -461,6 +465,7 @@ def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption
     assert re.search(r"\*\*[\d.]+\*\* .*\| [\d.]+–[\d.]+ \| assumed: [\d.]+", row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mfu", "outside"), [(0.95, True), (0.05, True), (None, False)])
 def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     mfu: float | None, outside: bool
@@ -541,6 +546,7 @@ def icon_of(status: str) -> str:
     return str(template.module.icon(status))  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_what_no_published_run_is_like_says_so() -> None:
     """Of inference nobody published memory: it is held against training, wider, and says so. A
     model without a shape has no memory to compare."""
@@ -759,6 +765,7 @@ def test_the_resolved_plan_is_the_same_plan(run_cli, plan: str, tmp_path: Path) 
     assert again["quantities"] == first["quantities"]
 
 
+@pytest.mark.slow
 def test_the_link_to_a_page_holds_the_plan() -> None:
     """As any inflating program reads it; a plan without an address has no link."""
     page = "https://plans.example.org/page/"

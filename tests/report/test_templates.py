@@ -188,6 +188,7 @@ def made_of(folder: Path, text: str, **more: Any) -> str:
         return report.render_md("report.md.jinja", view=small_view(), **more)
 
 
+@pytest.mark.slow
 def test_no_attribute_leads_out_of_plain_data() -> None:
     """Whatever attribute Python has, by a dot or in brackets, is plain or is none."""
     environment = report._make_environment(True)
@@ -397,6 +398,7 @@ def test_a_template_of_ones_own_makes_its_text(tmp_path: Path) -> None:
     assert f"\n{round(days, 1)}; {small_view().answer.memory.total}; **a** 12 \ud7ff\n" in made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [
     ("check", "--format", "github", "--root", "."), ("check", "."), ("report", "plan.yaml"),
     ("validate", "trainplan.yaml"), ("report", "plan.yaml", "--format", "md", "--root", "."),

@@ -268,6 +268,7 @@ def test_what_is_absent_or_a_name_has_no_form():
         _ = result["memory.stage"].expression
 
 
+@pytest.mark.slow
 def test_closed_forms_need_no_sympy():
     """Its import takes longer than all closed forms of a report together."""
     code = (

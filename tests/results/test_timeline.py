@@ -282,6 +282,7 @@ def test_pieces_of_an_exchange_by_hand() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_layer_in_pieces_takes_what_the_closed_form_says() -> None:
     """Over random plans, with exchanges in pieces or whole, and models with layers of several
     widths: what tensor-parallel ranks exchange beside products as events, and as time.part.forward
@@ -359,6 +360,7 @@ def test_no_step(changes: list[str]) -> None:
         plan.simulate()
 
 
+@pytest.mark.slow
 def test_the_best_of_a_search_are_simulated() -> None:
     """Beside the closed form by which they are ranked, as the plan that each of them is."""
     plan = planner.load(PLAN, set=["cluster.devices=128", "training.global_batch=128"])

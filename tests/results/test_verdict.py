@@ -88,6 +88,7 @@ def test_without_a_shape_it_is_open_whether_it_fits_unless_the_states_alone_do_n
     assert large.verdict == {"fits": False, "state": "no", "reason": None}
 
 
+@pytest.mark.slow
 def test_the_interval_of_memory_ends_where_the_worst_case_is() -> None:
     for margin in (None, "30%"):
         result = evaluated(**({} if margin is None else {"memory__margin": margin}))
@@ -191,6 +192,7 @@ def test_what_was_read_off_is_measured_and_restating_a_default_assumes_nothing()
     assert sustained["time.step_seconds"].kind == "estimate"
 
 
+@pytest.mark.slow
 def test_every_result_is_what_its_schema_says() -> None:
     for changes in ({"time.mfu": 0.5, "time.use": "assumed"}, {"time.mfu": None}):
         result = planner.load(PLAN, changes).evaluate().to_json()

@@ -326,6 +326,7 @@ def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
     assert writing.render_diff(found).splitlines()[1].startswith("**FITS → DOES NOT FIT: ")
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_in_their_cell(repository: Path) -> None:
     edit("plans/small.yaml", "name: GPT-2", "name: <script>|`x`\u202e GPT-2")
     text = writing.render_diff(diff.diff_plans("docs/small.json", "plans/small.yaml"))
@@ -482,6 +483,7 @@ def test_what_one_side_lacks_is_told(sides: Callable[..., diff.Diff]) -> None:
     assert "Training " in said and " before, none now" in said and "GiB less memory" in said
 
 
+@pytest.mark.slow
 def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Diff]) -> None:
     """Of any version: without states, parts, origins and what quantities use."""
     new = evaluated("parallelism.tensor=8")

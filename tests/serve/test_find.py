@@ -109,6 +109,7 @@ def test_each_point_of_a_picture_is_taken_by_its_own_keys() -> None:
     assert re.search(r">A</text>", found["html"]) and re.search(r">B</text>", found["html"])
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_nearest_layout_is_said_and_can_be_taken(
     tmp_path: Path, run_cli: RunCli
 ) -> None:
@@ -223,6 +224,7 @@ def test_a_chart_marks_what_does_not_fit_and_says_what_is_no_plan() -> None:
     assert "divide" in found["html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["model", "cluster.accelerator", "training.recompute", "parallelism.sequence"]
 )
@@ -235,6 +237,7 @@ def test_a_control_without_numbers_has_what_is_allowed(key: str) -> None:
 # behind a number -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "quantity", ["time.mfu", "memory.activations", "parameters.total", "cost.total"]
 )

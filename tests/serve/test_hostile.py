@@ -243,6 +243,7 @@ def test_a_client_that_does_not_read_is_ended(server: Server) -> None:
     assert ended
 
 
+@pytest.mark.slow
 def test_a_message_is_logged_once_in_a_while_and_on_one_line() -> None:
     seldom = connections.Seldom()
 

@@ -221,6 +221,7 @@ def test_faults_of_the_text_have_their_line() -> None:
     assert (fault["line"], fault["column"]) == (3, 3) and "sequence_length" in fault["message"]
 
 
+@pytest.mark.slow
 def test_a_layout_that_is_left_open_is_spelled_out_where_it_is_changed() -> None:
     text = re.sub(r"(?ms)^parallelism:.*?(?=^\S|\Z)", "parallelism: auto\n",
                   page.read_preset("gpt2small_hgx-h100"))  # fmt: skip

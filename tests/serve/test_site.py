@@ -45,6 +45,7 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist()}
 
 
+@pytest.mark.slow
 def test_the_archive_is_this_package_as_it_is_and_the_same_bytes_again() -> None:
     made = site.build_archive("planner")
     assert made == site.build_archive("planner")
@@ -67,6 +68,7 @@ def written(tmp_path: Path, pyodide: str) -> Path:
     return tmp_path / "page"
 
 
+@pytest.mark.slow
 def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) -> None:
     made = written(tmp_path, "https://example.org/pyodide")
     shell = (made / "index.html").read_text("utf-8")
@@ -92,6 +94,7 @@ def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) ->
     )
 
 
+@pytest.mark.slow
 def test_a_copy_of_pyodide_goes_with_the_page(tmp_path: Path) -> None:
     copy = tmp_path / "pyodide"
     copy.mkdir()
@@ -146,6 +149,7 @@ def test_the_worker_refuses_what_a_server_refuses() -> None:
     assert status == 422 and "NumPy" in json.loads(said)["faults"][0]["message"]
 
 
+@pytest.mark.slow
 def test_a_search_tells_its_progress() -> None:
     heard: list[str] = []
     body = json.dumps({"text": page.read_preset("gpt2small_hgx-h100")})
