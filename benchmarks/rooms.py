@@ -27,9 +27,9 @@ ROOT = CHECKOUT / "planner"
 #: files of folders beside it, by pattern. What is asked for: 39,100; 35,000, 2,900 and 6,500.
 CEILINGS = {
     "planner": 48_540,
-    "tests/**/*.py": 42_200,
+    "tests/**/*.py": 41_700,
     "templates/**/*": 3_150,
-    "fuzz/*.py benchmarks/*.py": 9_340,
+    "fuzz/*.py benchmarks/*.py": 9_310,
 }
 #: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
 #: the names of axes, or that it may be any. A parenthesis with one word in it is none.
