@@ -100,6 +100,15 @@ class PlanError(Exception):
 
 
 @contextmanager
+def collect_faults(faults: list[Fault]) -> Iterator[None]:
+    """Add the faults of the block to others, and go on behind it."""
+    try:
+        yield
+    except PlanError as error:
+        faults += error.faults
+
+
+@contextmanager
 def require_extra(what: str, extra: str, instead: str = "") -> Iterator[None]:
     """Raise a PlanError if the block imports a package that is missing.
 

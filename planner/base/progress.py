@@ -34,10 +34,24 @@ def report_progress(line: str) -> None:
 
 
 @contextlib.contextmanager
-def send_progress(by: Callable[[str], None]) -> Iterator[None]:
-    """Send what is reported inside the block to ``by`` too, as to another process that shows it."""
+def send_progress(by: Callable[[str], object], period: float = 0.0) -> Iterator[None]:
+    """Send what is reported inside the block to ``by`` too, as to another process that shows it.
+
+    Args:
+        by: receives the lines.
+        period: seconds in which at most one line is sent; 0 sends all.
+    """
     global _hear
-    before, _hear = _hear, by
+    last = 0.0
+
+    def send_line(line: str) -> None:
+        """Send a line unless another one was sent just before."""
+        nonlocal last
+        if time.monotonic() - last >= period:
+            last = time.monotonic()
+            by(line)
+
+    before, _hear = _hear, send_line
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from planner.base import files
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import Fault, PlanError, collect_faults
 from planner.connect.calibrate import laboratory, writing
 from planner.questions import loading
 
@@ -36,10 +36,8 @@ def run_calibrate(options: argparse.Namespace) -> int:
         files.refuse_overwrite(output, inputs)
     faults, given = list[Fault](), list[laboratory.LoggedRun]()
     for place, log in enumerate(logs):
-        try:
+        with collect_faults(faults):
             given.append(laboratory.read_run(loaded[place % len(loaded)], log, options.warm_up))
-        except PlanError as error:
-            faults += error.faults
     if faults:
         raise PlanError(faults)
     found = laboratory.fit_devices(given)

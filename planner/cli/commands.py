@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import files, resources
 from planner.base.display import as_json, one_line
-from planner.base.errors import Fault, Place, PlanError, require_extra
+from planner.base.errors import Fault, Place, PlanError, collect_faults, require_extra
 from planner.cli.completion import SHELLS
 from planner.connect.exports import FORMATS, LAUNCHED, SCHEDULERS, TRAINERS
 
@@ -349,13 +349,11 @@ def _run_validate(options: argparse.Namespace) -> int:
                 known = "documents with model, cluster and training"
                 faults.append(Fault("no plans found", Place(given), known))
         for name in names:
-            try:
+            with collect_faults(faults):
                 kind = loading.check_file(name, options.set, check_questions, _read_study)
                 valid += 1
                 if options.faults == "text":
                     print(one_line(f"{name}: a valid {kind}"))
-            except PlanError as error:
-                faults += error.faults
     if faults:
         raise PlanError(faults)
     if options.faults != "text":

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from planner.base.display import format_flow
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents.yaml_nodes import Node
 from planner.plans.document import Plan
 
@@ -53,10 +53,8 @@ def check_questions(plan: Plan) -> Plan:
         *((node, _parse_question) for node in _list_items(plan, QUESTIONS)),
         *((node, _parse_requirement) for node in _list_items(plan, REQUIRE)),
     ]:
-        try:
+        with collect_faults(faults):
             read(plan, node)
-        except PlanError as error:
-            faults += error.faults
     if faults:
         raise PlanError(faults)
     return plan

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -45,16 +44,7 @@ def answer(address: str, raw: str, hear: Callable[[str], object]) -> tuple[int, 
     part, _, name = address.partition("/")
     if name not in ADDRESSES.get(part, ()):
         return 404, bodies.encode_faults("there is nothing at this address").decode()
-    last = 0.0
-
-    def report_line(line: str) -> None:
-        """Pass on a line of progress, but not more often than ``PERIOD``."""
-        nonlocal last
-        if time.monotonic() - last >= PERIOD:
-            last = time.monotonic()
-            hear(line)
-
-    with progress.send_progress(report_line):
+    with progress.send_progress(hear, PERIOD):
         status, body = bodies.compute_answer(find.call_function, name, raw.encode())
     return status, body.decode()
 

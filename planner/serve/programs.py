@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.display import quote_json
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import Fault, PlanError, collect_faults
 from planner.documents import source
 
 #: The addresses below /v1, and the tools of an assistant, by the commands that answer them.
@@ -180,14 +180,12 @@ class Programs:
         for key, option in tool.options.items():
             if given.get(key) is None:
                 continue
-            try:
+            with collect_faults(faults):
                 words += (
                     [_name_file(key, given[key])]
                     if key in DOCUMENTS
                     else option.yield_words(given[key])
                 )
-            except PlanError as error:
-                faults += error.faults
         if faults:
             raise PlanError(faults)
         return words

@@ -67,16 +67,8 @@ def _run_worker(pipe: Connection, folder: str, seconds: float, idle: float) -> N
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])
         most = pages * resource.getpagesize() + MOST
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    last = 0.0
-
-    def hear(line: str) -> None:
-        """Pass on a line of progress, but not more often than ``PERIOD``."""
-        nonlocal last
-        if time.monotonic() - last >= PERIOD:
-            last = time.monotonic()
-            pipe.send(line[:WIDTH])
-
-    with keep_graphs(), progress.send_progress(hear), contextlib.suppress(EOFError, OSError):
+    hear = progress.send_progress(lambda line: pipe.send(line[:WIDTH]), PERIOD)
+    with keep_graphs(), hear, contextlib.suppress(EOFError, OSError):
         grown = False
         while not grown and pipe.poll(idle):
             function, arguments = pipe.recv()

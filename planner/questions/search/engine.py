@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base import numbers
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import Fault, PlanError, collect_faults
 from planner.base.notebook import Shown
 from planner.base.numbers import exact_text
 from planner.base.progress import report_progress
@@ -354,7 +354,7 @@ class Walk:
         faults: list[Fault] = []
         for combination in product(*outer.values()):
             varied = dict(zip(outer, combination, strict=True))
-            try:
+            with collect_faults(faults):
                 changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
                 space = Space(changed, inner, full, self.launcher, varied)
                 if space.size:
@@ -364,8 +364,6 @@ class Walk:
                     if self.launcher is not None:
                         none = f"{self.launcher} can start none, or {none}"
                     faults.append(Fault(f"no layout is valid: {none}"))
-            except PlanError as error:
-                faults += error.faults
         if not found:
             raise PlanError(faults)
         return found
