@@ -279,13 +279,21 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     if not asked.answers:
         lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
-    corrected, ignored = quick.correct_spelling(text)[1], quick.list_ignored(text)
+    corrected, (ignored, left_out) = quick.correct_spelling(text)[1], quick.list_ignored(text)
+    lead = [*_list_left_out(left_out), *lead]
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
     lead += [f"Ignored: {', '.join(ignored)}"] if ignored else []
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
     sys.stdout.write(f"{told}\n\n{report.as_text(result, options.format)}\n{said}")
     return FAILED if _print_missed(asked) else OK
+
+
+def _list_left_out(words: Sequence[str]) -> list[str]:
+    """List the line that names the words of a text that are not understood, if there are any."""
+    named = ", ".join(f"'{word}'" for word in words)
+    hint = "If one of them matters, write it as KEY=VALUE (docs/quick.md)."
+    return [f"Not understood, and left out: {named}. {hint}"] if words else []
 
 
 def _format_asked(name: str, results: Sequence[Any]) -> str:
@@ -316,6 +324,7 @@ def _compare_texts(first: str, second: str) -> str:
         lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
         results.append(result)
     found = diff.diff_results(first, second, results[0].to_json(), results[1].to_json())
+    lead = [*_list_left_out(quick.list_ignored(first)[1]), *lead]
     answers = [_format_asked(name, results) for name in quick.list_asked(first)]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
 

@@ -1,8 +1,8 @@
 """A plan from one line of text: `llama3-8b on 64 h100, 2T tokens`.
 
 The text is split into phrases (presets/aliases/phrases.yaml), names of what is built in, and keys
-with a value, such that the fewest characters are left over. None may be left over but words that
-are listed as changing no answer. If two such splits describe different plans, the user is asked
+with a value, such that the fewest characters are left over. What is left over ends the answer,
+but words without which the plan is the same: these are named. If two such splits describe different plans, the user is asked
 which. Nothing of the text is run. It becomes a document that a file could hold, each value at its
 column of the text; values that the answer depends on and the text does not give are assumed, and
 printed as such.
@@ -11,7 +11,7 @@ printed as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -72,6 +72,10 @@ _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as 
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
 _NAME = r"([A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
+#: What stands before the name of a device.
+_BEFORE_DEVICE = re.compile(
+    r"\b(on|with|using|type)\s+((a|an|the|my|our|one|single|some)\s+)*$", re.I
+)
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
@@ -140,6 +144,12 @@ def parse_quick(text: str) -> Node:
             key for key, node in _iter_values(documents[0]) if node.plain() != lookup(other, key)
         ]
         raise _ask_for("two", None, ", ".join(keys))
+    if left := _list_left_out(corrected):  # words that stand inside of a phrase are no such
+        without = corrected
+        for one in left:
+            without = f"{without[: one.begin]}{' ' * (one.end - one.begin)}{without[one.end :]}"
+        if parse_quick(without).plain() | {"name": ""} != plans[0] | {"name": ""}:
+            raise PlanError([_refuse_words(corrected, one, ()) for one in left])
     return documents[0]
 
 
@@ -158,9 +168,7 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         if word in _collect_letters() or _is_harmless(word):
             return found[0]
         pool = [one for one in _list_corrected() if one[0] == word[0]]
-        turned = [one for one in _list_harmless() if one[0] == word[0] and len(one) == len(word)]
-        near = [one for one in turned if sorted(one) == sorted(word)]
-        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR) or near
+        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
         if not near:
             return found[0]
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
@@ -169,14 +177,26 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
     return _LETTERS.sub(correct, text), corrections
 
 
-def list_ignored(text: str) -> list[str]:
-    """List the words of a text that have no effect on the plan."""
+def list_ignored(text: str) -> tuple[list[str], list[str]]:
+    """List the words of a text that have no effect on the plan, and those that are not understood
+    and left out."""
     text = correct_spelling(text)[0]
-    return [
-        text[begin:end]
-        for begin, end, values, _ in _list_splits(text)[0]
-        if values is not None and "ignored" in values
-    ]
+    known = (one for one in _list_splits(text)[0] if "ignored" in (one.values or ()))
+    left = _list_left_out(text)
+    return [text[p.begin : p.end] for p in known], [text[p.begin : p.end] for p in left]
+
+
+def _list_left_out(text: str) -> list[Piece]:
+    """List the pieces of a text that are not understood and no name of a model."""
+    return [one for one in _name_sizes(text, [*_list_splits(text)[0]]) if one.values is None]
+
+
+def _refuse_words(text: str, piece: Piece, others: Sized) -> Fault:
+    """Make the fault of a piece of a text that is not understood; with what would be, if there are
+    no others."""
+    words, place = text[piece.begin : piece.end], Place(TEXT, 1, piece.begin + 1)
+    allowed = None if others else _load_phrases()["asks"]["understood"][1]
+    return Fault(f"not understood: '{words}'", place, allowed, _suggest_words(words))
 
 
 def split_alternatives(text: str) -> list[str]:
@@ -229,12 +249,14 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     """
     said: dict[str, Said] = {}
     faults: list[Fault] = []
-    for begin, end, values, _ in _name_sizes(text, [*pieces]):
-        place, words = Place(TEXT, 1, begin + 1), text[begin:end]
+    left: list[Piece] = []
+    for piece in _name_sizes(text, [*pieces]):
+        place, values = Place(TEXT, 1, piece.begin + 1), piece.values
         if values is None:
-            allowed = None if faults else _load_phrases()["asks"]["understood"][1]  # once
-            message = f"not understood: '{words}'"
-            faults.append(Fault(message, place, allowed, _suggest_words(words)))
+            if _may_leave_out(text[piece.begin : piece.end]):
+                left.append(piece)
+            else:
+                faults.append(_refuse_words(text, piece, faults))
             continue
         if "fault" in values:
             faults.append(Fault(values["fault"], place))
@@ -244,9 +266,27 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             key = f"{key} {value}" if key == "question" else key
             if key not in UNREAD and said.setdefault(key, one).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
+    named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
+    placed = {"cluster", "cluster.accelerator", "memory"} & said.keys()
+    for piece in left:
+        device = not placed and _BEFORE_DEVICE.search(text[: piece.begin])
+        if not named or len(left) > len(said) or device:
+            faults.append(_refuse_words(text, piece, faults))
     if faults:
         raise PlanError(faults)
     return said
+
+
+def _may_leave_out(words: str) -> bool:
+    """Decide whether words that are not understood may be left out of a plan: no numbers, no word
+    that turns the meaning of others, and none of a phrase or a key."""
+    table = _load_phrases()
+    refused = {*table["no names"].split(), *table["spelled"].split(), *table["words"]}
+    refused |= _collect_letters()
+    each = re.findall(r"[^\s,;:()?!&+=|/-]+", words.lower())
+    return all(
+        len(one) > 2 and re.sub("[.'’]", "", one).isalpha() and one not in refused for one in each
+    ) and not any(_match_key(one) for one in each)
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -337,14 +377,12 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent, trained = said.pop("flop", None), {"training.tokens", "each", "examples", "steps"}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
-    if (
-        not asked
-        and not named
-        and (spent or {"deadline", "budget", "money", "hours"} & said.keys())
-    ):
-        asked += ["largest-model"] if spent or not trained & said.keys() else []
-        why = f"{ASSUMED}a budget of compute asks for the model size"
-        spent = spent and spent._replace(why=why)
+    if spent and not named and "largest-model" not in asked:
+        asked, why = [*asked, "largest-model"], "a budget of compute asks for the model size"
+        spent = spent._replace(why=f"{ASSUMED}{why}")
+    elif not asked and not named and not trained & said.keys():
+        limits = {"deadline", "budget", "money", "hours"} & said.keys()
+        asked = ["largest-model"] if limits else []
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
         if spent and "cluster.accelerator" not in said:
@@ -968,7 +1006,8 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         PlanError: a question lacks a limit or tokens.
     """
     if (money := said.pop("money", None)) is not None:
-        if Fraction(money.value) < _load_phrases()["limits"]["budget"]:
+        paid = "cluster.price" in said or "tokens-by-deadline" in asked
+        if Fraction(money.value) < _load_phrases()["limits"]["budget"] and not paid:
             raise _ask_for("money", money.place, money.value)
         said.setdefault("budget", money)
     if "cheapest" in asked and "deadline" not in said:
