@@ -2,10 +2,10 @@
 
 The text is split into phrases (presets/aliases/phrases.yaml), names of what is built in, and keys
 with a value, such that the fewest characters are left over. What is left over ends the answer,
-but words without which the plan is the same: these are named. If two such splits describe different plans, the user is asked
-which. Nothing of the text is run. It becomes a document that a file could hold, each value at its
-column of the text; values that the answer depends on and the text does not give are assumed, and
-printed as such.
+but words without which the plan is the same: these are named. If two such splits describe
+different plans, the user is asked which. Nothing of the text is run. It becomes a document that a
+file could hold, each value at its column of the text; values that the answer depends on and the
+text does not give are assumed, and printed as such.
 """
 
 from __future__ import annotations
