@@ -1378,13 +1378,16 @@ def _fill_phrase(
     values = {name: _parse_slot(name, one) for name, one in words.items()}
     if None in values.values():
         return
-    each, _, values["of"] = values.get("instance", "0").partition(" ")
-    values["each"] = int(each)
+    if name := values.get("instance"):
+        node = resources.load_preset(f"clusters/{name}")
+        values |= {"each": node["devices_per_node"], "of": node["accelerator"]}
+        values["net"] = node.get("network", {}).get("bandwidth")
     values |= {"all": text[slice(*found.span())].lower(), "word": groups.get("word", "").lower()}
     with suppress(KeyError):  # a slot of another alternative
         filled = {
             key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
             for key, one in says.items()
+            if one != "{net}" or values["net"]
         }
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
         yield found.end(), {**filled, "why": why} if why else filled
@@ -1454,10 +1457,12 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     kinds = {"device": "accelerator", "cluster": "cluster", "model": "model"}
     known = {slot: tuple(source.preset_names(kind)) for slot, kind in kinds.items()}
     ship = {slot: aliases.map_presets(kinds[slot], names) for slot, names in known.items()}
-    held = {slot: _load_phrases()[slot].items() for slot in ("instance", "absent")}
-    more = {k: {aliases.to_letters(str(n)): str(v) for n, v in rows} for k, rows in held.items()}
+    rows = [(other, name) for name, others in aliases.iter_aliases("cluster") for other in others]
+    nodes = {aliases.to_letters(other): name for other, name in rows}
+    whole = {other: name for other, name in ship["cluster"].items() if other not in nodes}
+    absent = {aliases.to_letters(str(n)): v for n, v in _load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in _list_families()}
-    return {**ship, **more, "family": families}
+    return {**ship, "cluster": whole, "instance": nodes, "absent": absent, "family": families}
 
 
 def _match_pair(text: str, at: int) -> Iterator[Understood]:

@@ -14,7 +14,7 @@ from jsonschema import Draft7Validator
 
 from planner.base import resources, units
 from planner.base.errors import PlanError
-from planner.documents import json_schema, schema, source
+from planner.documents import aliases, json_schema, schema, source
 from planner.questions import loading
 from tests.conftest import read_data
 
@@ -264,6 +264,24 @@ def test_nodes_fill_the_cluster(name: str) -> None:
     joined = data["accelerator"].get("link", {}).get("domain") or data["devices_per_node"]
     assert data["devices_per_node"] <= joined
     assert data["devices"] <= joined or "network" in data
+
+
+INSTANCES = (ROOT / "tests/data/instances.csv").read_text("utf-8").splitlines()[3:]
+
+
+@pytest.mark.parametrize("row", INSTANCES)
+def test_instances_have_the_gpus_and_the_network_of_their_announcements(row: str) -> None:
+    name, gpus, rate = row.split(",")
+    data = facts("cluster", aliases.find_preset("cluster", name, CLUSTERS) or name)
+    assert data["devices"] == data["devices_per_node"] == int(gpus)
+    assert data["network"]["bandwidth"] * int(gpus) * 8 == int(rate) * 10**9
+
+
+def test_every_name_of_a_node_means_one_node() -> None:
+    for name, others in aliases.iter_aliases("cluster"):
+        data = facts("cluster", name)
+        assert data["devices"] == data["devices_per_node"] and len(others) == len(set(others))
+        assert {aliases.find_preset("cluster", other, CLUSTERS) for other in others} == {name}
 
 
 @pytest.mark.parametrize(

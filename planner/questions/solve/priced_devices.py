@@ -102,8 +102,10 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
 @cache
 def _list_clusters(provider: str | None) -> tuple[Offer, ...]:
     """Return the built-in clusters that have a price at a provider, or at any for None, the
-    cheapest first; those with assumed prices last."""
-    found = [_find_cluster(name, None, provider) for name in source.preset_names("cluster")]
+    cheapest first; those with assumed prices last, and no instances, which one cloud alone has."""
+    instances = {name for name, others in aliases.iter_aliases("cluster") if name in others}
+    names = [name for name in source.preset_names("cluster") if name not in instances]
+    found = [_find_cluster(name, None, provider) for name in names]
     return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
 
 
