@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from benchmarks.memory_accuracy import evaluated, value_of
 from planner.base.errors import PlanError
 from planner.engine.evaluate import widen
+from tests.conftest import read_data
+
+FAULTS = read_data("faults")
 
 LAYOUTS = st.fixed_dictionaries(
     {
@@ -378,32 +381,7 @@ def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, e
 
 @pytest.mark.parametrize(
     ("layout", "training", "says"),
-    [
-        (
-            {"pipeline": 3, "virtual_pipeline": 2},
-            {"gradient_accumulation": 10},
-            "10 micro-batches are not a multiple of pipeline 3",
-        ),
-        ({"context": 3}, {"sequence_length": 512}, "2 × context 3"),
-        ({"pipeline": 3}, {"schedule": "dualpipe"}, "dualpipe pairs the stages"),
-        (
-            {"pipeline": 4},
-            {"schedule": "dualpipe", "gradient_accumulation": 6},
-            "4 stages does not work with 6 micro-batches",
-        ),
-        (
-            {"pipeline": 2},
-            {"schedule": "dualpipe", "gradient_accumulation": 5},
-            "2 stages does not work with 5 micro-batches",
-        ),
-        (
-            {"pipeline": 4},
-            {"schedule": "zero-bubble", "gradient_accumulation": 3},
-            "3 micro-batches are too few",
-        ),
-        ({"replicate": 3}, {}, "3 replicas do not divide"),
-        ({"tensor": 4, "sequence": True}, {"sequence_length": 510}, "510 tokens are not divisible"),
-    ],
+    FAULTS["layouts"],
 )
 def test_layouts_that_cannot_exist(layout, training, says):
     with pytest.raises(PlanError) as fault:

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from planner.cli import main as cli
-from tests.conftest import RunCli
+from tests.conftest import RunCli, read_data
+
+FAULTS = read_data("faults")
 
 
 class Done(NamedTuple):
@@ -101,24 +103,7 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("--fix", "parallelism.tensr"), "did you mean 'parallelism.tensor'?"),
-        (("--fix", "training.tokens"), "not a layout key"),
-        (("--fix", "parallelism.tensor=7"), "are not divisible by tensor 7"),
-        (("--fix", "parallelism.tensor=0"), "not allowed"),
-        (("--fix", "parallelism.tensor=2", "--fix", "parallelism.tensor=4"), "both 2 and 4"),
-        (("--fix", "parallelism.tensor=4", "--fix", "parallelism.pipeline=4"), "not a multiple"),
-        (("--fix", "parallelism.zero", "--vary", "parallelism.zero=1"), "already"),
-        (("--vary", "training.precisoin"), "unknown key"),
-        (("--vary", "training.precision=bf17"), "did you mean 'bf16'?"),
-        (("--vary", "training.tokens"), "which values?"),
-        (("--limit", "memory.process<=many"), "memory.process"),
-        (("--limit", "memory.procss<=1 GiB"), "did you mean"),
-        (("--by", "memory.stage"), "memory.stage"),
-        (("--top", "0"), "at least 1"),
-        (("-o", "layouts.xls"), "no list of layouts has the ending '.xls'"),
-        (("--set", "model={parameters: 7B}"), "shape"),
-    ],
+    FAULTS["search"],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], said: str) -> None:
     done = run("search", PLAN, *words)

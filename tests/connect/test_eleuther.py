@@ -16,6 +16,9 @@ import planner
 from planner.base.errors import PlanError
 from planner.connect import imports
 from planner.connect.imports.families import SCRIPTS as TABLES
+from tests.conftest import read_data
+
+FAULTS = read_data("faults")
 
 #: Their own example, which calc_transformer_mem.py prints.
 PYTHIA = (
@@ -134,26 +137,7 @@ def test_a_name_on_the_hub_is_the_shipped_model() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("--num-layer 44", "calc_transformer_mem.py has no argument --num-layer (did you mean"),
-        ("-zz 1", "calc_transformer_mem.py has no argument -zz (did you mean '-z'?)"),
-        ("calc_transformer_flops.py --swiglu", "calc_transformer_flops.py has no argument"),
-        ("--num-layers x", "--num-layers is 'x' (a whole number, at least 1)"),
-        ("--num-mlp-linears 5", "--num-mlp-linears is '5', which is not modelled (1, 2, 3, 4)"),
-        ("--moe 3 -e 4", "--moe takes no value, not '3'"),
-        ("--kv-size-ratio 0.3", "--kv-size-ratio is 0.3: 19.2 of 64 heads (a whole number"),
-        ("--kv-size-ratio 1e999", "--kv-size-ratio is '1e999' (a number above 0"),
-        ("-ff 2.6667", "--ffn-expansion-factor is 2.6667: 16384.2 wide (a whole width)"),
-        ("--moe -ei 3 -t 1", "--expert-interval is 3, which does not divide the layers (a div"),
-        ("--zero-stage 5 -b 1", "parallelism.zero is 5 (one of 0, 1, 2, 3)"),
-        ("--num-gpus 8 -tp 3", "8 devices are not a multiple of tensor"),
-        ("--optimizer lamb", "--optimizer is 'lamb', which is not modelled (adamw, muon, sgd"),
-        ("--hf_model_name_or_path x/y", "--hf_model_name_or_path x/y: not a built-in model, and"),
-        ("--hf_model_name_or_path llama3-8b -l 4", "--num-layers and --hf_model_name_or_path both"),
-        ("--num-layers '44", "not an argument list: No closing quotation"),
-        ("--num-layers $(reboot) -x `id`", "calc_transformer_mem.py has no argument -x"),
-        ("--num-layers " + "9" * 300, "--num-layers is '999"),
-    ],
+    FAULTS["arguments"],
 )
 def test_bad_arguments_give_a_line_each(arguments: str, message: str) -> None:
     with pytest.raises(PlanError) as caught:

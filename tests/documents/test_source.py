@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents.source import Document, load, preset_names, read_document
 from planner.documents.yaml_nodes import parse_yaml
+from tests.conftest import read_data
+
+FAULTS = read_data("faults")
 
 F = Fraction
 
@@ -81,37 +84,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        (
-            "a: 017",
-            "x.yaml:1:4: the number 017 starts with a zero "
-            "(quote it if it is text; did you mean '17'?)",
-        ),
-        (
-            "a: 01.5",
-            "x.yaml:1:4: the number 01.5 starts with a zero "
-            "(quote it if it is text; did you mean '1.5'?)",
-        ),
-        ("a: 1e999", "x.yaml:1:4: '1e999' is out of range (up to 10^400)"),
-        ("a: .nan", "x.yaml:1:4: '.nan' is not a finite number"),
-        ("a: -.INF", "x.yaml:1:4: '-.INF' is not a finite number"),
-        ("a: " + "9" * 300, "x.yaml:1:4: a number of 300 characters (at most 200)"),
-        ("a: 1\nb:\n  c: 2\na: 3", "x.yaml:4:1: the key 'a' occurs twice (first at x.yaml:1:1)"),
-        ("1: x", "x.yaml:1:1: the key '1' is not text (quote it to make it text)"),
-        ("true: x", "x.yaml:1:1: the key 'true' is not text (quote it to make it text)"),
-        ("? [a]\n: x", "x.yaml:1:3: a key is not text (quote it to make it text)"),
-        (
-            "a: !!python/object/apply:os.system [ls]",
-            "x.yaml:1:4: the tag !!python/object/apply:os.system is not supported "
-            "(plain YAML without tags)",
-        ),
-        ("a: !!int '5'", "x.yaml:1:4: the tag !!int is not supported (plain YAML without tags)"),
-        ("a: !extend b", "x.yaml:1:4: the tag !extend is not supported (plain YAML without tags)"),
-        ("a: &b {x: 1}\nc:\n  <<: *b", "x.yaml:3:3: merge keys are not supported (extends: NAME)"),
-        ("a: &b [*b]", "x.yaml:1:8: the alias *b contains itself"),
-        ("a: *b", "x.yaml:1:4: unknown alias *b (an anchor written before it)"),
-        ("a: 1\n---\nb: 2", "x.yaml:2:1: a second document starts here (one document per file)"),
-    ],
+    FAULTS["yaml"],
 )
 def test_strictness(text: str, expected: str) -> None:
     assert faults(text) == [expected]

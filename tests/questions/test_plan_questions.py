@@ -17,7 +17,9 @@ import planner
 from planner.questions.plan_questions import evaluate
 from planner.report import as_text
 from planner.results import result as results
-from tests.conftest import RunCli
+from tests.conftest import RunCli, read_data
+
+FAULTS = read_data("faults")
 
 ROOT = Path(__file__).parents[2]
 LARGEST = ROOT / "presets" / "largest_on_8xh100.yaml"
@@ -238,26 +240,7 @@ def test_a_name_is_text_in_every_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        ("questions: [largest-modle]", "6:13: questions.0 is 'largest-modle' (one of largest-"),
-        ("questions: [{largest-modle: {}}]", "did you mean 'largest-model'?"),
-        ("questions:\n  - largest-batch: {margn: 5%}", "7:21: unknown key 'margn'"),
-        ("questions: [tokens-by-deadline]", "6:13: tokens-by-deadline needs a deadline (deadline:"),
-        ("questions: [{tokens-by-deadline: 3 GiB}]", "'3 GiB' is bytes"),
-        ("questions: [{vary: training.tokns, until: days <= 3}]", "mean 'training.tokens'?"),
-        ("questions: [{vary: training.tokens, until: memory.procss <= 3}]",
-         "did you mean 'memory.process'?"),
-        ("questions: [{largest-batch: {set: {training.precison: fp8}}}]", "mean 'precision"),
-        ("questions: [{compute-optimal: 3 cows}]", "budget: '3 cows' is not a budget"),
-        ("questions:\n  - vary: training.tokens\n    until: time.mfu >= 1%",
-         "7:5: training.tokens is unbounded: time.mfu still within limits"),
-        ("require: [memory.headroom >= 5 days]", "6:11: memory.headroom >= 5 days: "),
-        ("require: [memory.hedroom >= 5 GiB]", "did you mean 'memory.headroom'?"),
-        ("require: [headroom > 5]", "6:11: require.0 has the wrong form"),
-        ("require: [{time.training_days: 90}]", "6:11: not a limit: 'time.training_days 90'"),
-        ("require: [{fits: p96}]", "require.0.fits: 'p96'"),
-        ("require: []", "require is an empty list"),
-    ],
+    FAULTS["plan_questions"],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_with_its_place(
     more: str, said: str, tmp_path: Path, run_cli: RunCli

@@ -52,8 +52,10 @@ from planner.questions.studies import summary as summaries
 from planner.questions.studies.dimensions import LIMITED, PLAIN, SYMBOLS
 from planner.questions.studies.work import Pieces
 from planner.results.result import evaluate_plan
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 from tests.questions.test_sweep_layouts import agree
+
+FAULTS = read_data("faults")
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
 SMALL: dict[str, Any] = {
@@ -849,21 +851,7 @@ def test_the_command_writes_table_and_comparison(
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        ([], "a sweep needs an output (-o FILE.csv, .parquet or .html)"),
-        (["-o", "t.cvs"], "t.cvs: no table and no comparison has the ending '.cvs' (one of .csv, "
-         ".jsonl, .ndjson, .parquet, .md, .markdown, .html, .htm; did you mean '.csv'?)"),
-        (["-o", "a.csv", "-o", "b.csv"], "two tables: a.csv and b.csv (one of them)"),
-        (["-o", "a.csv", "--workers", "0"], "--workers 0 does nothing (at least 1)"),
-        (["-o", "a.csv", "--on", "http://x"], "--on http://x is not an engine (dask://HOST:PORT or "
-         "ray://HOST:PORT)"),
-        (["-o", "a.csv", "--on", "dask://x:1", "--workers", "2"],
-         "--workers and --on exclude each other (one of them)"),
-        (["-o", "a.csv", "--set", "limit=89"], "{study}:1:16: the study has 3 × 3 × 5 × 2 = 90 "
-         "points (at most 89; the key limit allows more)"),
-        (["-o", "a.csv", "--set", "recrod=[x]"], "--set recrod=[x]: unknown key 'recrod' "
-         "(did you mean 'record'?)"),
-    ],
+    FAULTS["sweep"],
 )  # fmt: skip
 def test_bad_usage_is_one_line(
     words: list[str],
