@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import io
 import json
 import subprocess
@@ -12,17 +13,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-pytest.importorskip("mcp")
-pytest.importorskip("starlette")
 import jsonschema
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+import pytest
 
 from planner.cli import main
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("mcp", "starlette"))), reason="extra: test"
+)
 PLAN = "gpt2small_hgx-h100"
 ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("evaluate", {"plan": PLAN, "set": {"training.micro_batch": 16}}),
@@ -37,6 +36,9 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 async def asked(
     questions: Sequence[tuple[str, dict[str, Any]]] = ASKED,
 ) -> tuple[list[Any], list[tuple[bool, str]]]:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     how = StdioServerParameters(command=sys.executable, args=["plan.py", "mcp"], cwd=str(ROOT))
     async with stdio_client(how) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
