@@ -11,6 +11,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.questions.studies import dimensions, evaluator, study, work
 from planner.questions.studies.points import Points
+from tests.conftest import leave_to_night
 from tests.questions.test_sweep_numbers import RECORD, STRUCTURES, document
 
 
@@ -129,7 +130,7 @@ def test_numbers_that_take_ways_of_their_own_are_few_in_a_piece() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("structure", leave_to_night(STRUCTURES, ["patches"]))
 def test_every_number_of_every_structure(structure: str, alone: Any) -> None:
     base, tried = document(structure), 0
     data = load(base, {"training.tokens": ["1T"]}).bases[0].data
