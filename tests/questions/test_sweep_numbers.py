@@ -13,6 +13,7 @@ from fuzz import ranges
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
 from tests.changed import evaluation_of
+from tests.conftest import leave_to_night
 
 RUN = {"tokens": 10**9, "sequence_length": 1024, "global_batch": 256, "micro_batch": 1}
 ON = {"accelerator": "h100-sxm-80gb", "devices": 8, "price": "2 USD/h"}
@@ -60,9 +61,12 @@ def document(structure: str) -> dict[str, Any]:
             "training": RUN, "parallelism": {"tensor": 1}}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("structure", "quick"),
-    [(QUICK, True), *(pytest.param(one, False, marks=pytest.mark.slow) for one in STRUCTURES)],
+    leave_to_night(
+        [(QUICK, True), *((one, False) for one in STRUCTURES)], [(QUICK, True), ("patches", False)]
+    ),
 )
 def test_a_number_is_the_same_in_a_study_and_in_a_plan(structure: str, quick: bool) -> None:
     base, said = document(structure), ranges.numeric()
