@@ -185,6 +185,7 @@ def test_more_recomputation_keeps_no_more(document: Document) -> None:
     assert kept == sorted(kept, reverse=True)
 
 
+@pytest.mark.slow
 @SLOW
 @given(plans())
 def test_sharding_keeps_no_more_states(document: Document) -> None:

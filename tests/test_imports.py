@@ -89,6 +89,7 @@ def test_every_module_stands_in_a_room() -> None:
     assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_imports_only_from_its_room_and_those_before(name: str) -> None:
     order = {room: number for number, room in enumerate(ROOMS)}
@@ -104,6 +105,7 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(imports()).prepare()  # CycleError names the circle
 
 
+@pytest.mark.slow
 def test_no_own_module_is_imported_by_a_string() -> None:
     """A name in a string would hide an import from the tests above. One list of names is loaded
     late: what the package offers."""
@@ -156,6 +158,7 @@ def test_the_probe_sees_a_heavy_package() -> None:
     assert "sympy" in heavy_after("import sympy")
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_a_declared_dependency() -> None:
     """What only tests or developers install is not there where the program is installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -64,6 +64,7 @@ def test_the_page_names_the_hash_of_what_was_predicted() -> None:
     assert made == {row.id: predicted.digest(row) for row in known}
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_score_of_what_was_predicted() -> None:
     """Every run that was predicted is on the page, with the value that was read afterwards."""
     known = list(measured.read(DATA / "runs_2026-11.jsonl"))

@@ -33,6 +33,7 @@ def rounded(value: Any, *, decimals: int | None = None, significant: int | None 
     return f"{float(number):.{decimals}f}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases())
 def test_case(case: dict[str, Any]) -> None:
     assert case["source"], "a case names its source"

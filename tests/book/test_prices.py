@@ -52,6 +52,7 @@ def test_every_price_has_a_date_and_a_page(name: str) -> None:
     assert len({(row["provider"], row["kind"]) for row in rows}) == len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     data = document("cluster", name)
@@ -82,6 +83,7 @@ def test_a_device_does_not_inherit_the_price_of_its_kin(child: str) -> None:
     assert "prices" not in document("accelerator", child)
 
 
+@pytest.mark.slow
 def test_the_plans_own_price_is_its_word() -> None:
     own = {"cluster.price": "2 USD/h"}
     assert hourly(PLAN, **own) == 2

@@ -74,6 +74,7 @@ def test_a_table_is_looked_up_however_long_it_is() -> None:
     assert [short[step], long[step]] == pytest.approx([expected, expected], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_grouped_queries_and_narrow_weights_read_less() -> None:
     many, few = serving("llama2-13b", training__micro_batch=16), serving("llama2-13b")
     assert seconds(many) > 1.3 * seconds(few)

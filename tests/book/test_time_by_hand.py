@@ -49,6 +49,7 @@ def first(
     return e.value(identifier, {axis: entry, **(beside or {})})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [64, 128, 256])
 def test_heads_of_128_and_more_fill_the_products_of_attention(width: int) -> None:
     """Below that they do less well; above, no better."""

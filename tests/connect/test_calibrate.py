@@ -205,6 +205,7 @@ def words(folder: Path, *places: int) -> list[str]:
     return ["calibrate", *(word for each in files for word in each)]
 
 
+@pytest.mark.slow
 def test_a_log_becomes_a_cluster_that_later_plans_extend(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,6 +268,7 @@ def test_what_is_written_predicts_what_was_fitted(
     assert run["fitted"] > 1.05 * run["shipped"]
 
 
+@pytest.mark.slow
 def test_json_has_what_the_tables_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words(folder, 0, 3), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -52,6 +52,7 @@ def value(found: Any, quantity: str) -> Any:
     return found[quantity].value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 def test_a_wrapper_is_counted_whole_as_the_library_counts_it(row: dict[str, Any]) -> None:
     document = hf.convert_config(row["config"]).document
@@ -114,6 +115,7 @@ def joined(way: dict[str, Any], **training: Any) -> dict[str, Any]:
     return {**way, "training": {**way.get("training", {}), **training}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_no_tower_no_frozen_tower_a_trained_one_more_images_each_take_no_less(
     way: dict[str, Any],

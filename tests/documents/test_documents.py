@@ -72,6 +72,7 @@ def test_a_valid_document_is_accepted(path: Path) -> None:
     assert cli.main(["validate", str(path)]) == cli.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in FOLDERS if kind != "plan"])
 def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> None:
     """Also where all that it says beside what it extends is a link and shares (a800-sxm-80gb)."""
@@ -96,6 +97,7 @@ def test_a_short_document_is_known_by_what_it_changes(text: str, kind: str, tmp_
     assert loading.check_file(file) == kind
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_name_of_its_model_is_no_model(tmp_path: Path) -> None:
     """Plans lie in one folder, some named after the model that they train: a plan that names this
     model means the shipped one; a model of that name would come first."""

@@ -415,6 +415,7 @@ def test_we_accept_what_jsonschema_accepts(data: st.DataObject) -> None:
     assert same(json_schema.read_schema(name), made)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_so_it_does_for_any_schema(data: st.DataObject) -> None:
     value = st.sampled_from((0, 1, F(1, 2), True, "a", "ab", None))

@@ -55,6 +55,7 @@ def twice(graph: Graph, built: case.Case) -> dict[Any, Any]:
     return {graph.nodes[place]: np.array([value] * 2) for place, value in found.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(plans())
 def test_all_back_ends_say_the_same(document: Any) -> None:

@@ -24,6 +24,7 @@ def test_a_study_of_one_plan_has_one_point(tmp_path: Path, ending: str) -> None:
     assert table.stat().st_size
 
 
+@pytest.mark.slow
 def test_values_that_are_read_one_by_one_are_few(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_many_layouts_are_listed_without_evaluating_each(tmp_path: Path) -> None
     assert len(table.read_text().splitlines()) == 2001
 
 
+@pytest.mark.slow
 def test_a_name_that_turns_the_direction_is_escaped_in_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -321,6 +321,7 @@ def share(name: str, precision: str, date: str | None = None) -> tuple[Fraction,
     return Fraction(made.get(key)), made.defaults[key]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "precision", "rate", "peak"),
     [
@@ -340,6 +341,7 @@ def test_measured_products_take_the_place_of_an_assumption(
     assert share("l40s", "bf16")[1].startswith("assumed: ")  # of which the table has none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "date", "slower"),
     [

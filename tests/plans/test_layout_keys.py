@@ -69,6 +69,7 @@ def test_copies_of_experts_are_those_of_deepseek() -> None:
     assert plan.get("parallelism.data") == 128
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(*(st.sampled_from(sizes) for sizes in
          ((1, 2, 4), (1, 2, 4), (1, 2), (1, 2, 4, 8), (1, 2), (1, 2))))  # fmt: skip

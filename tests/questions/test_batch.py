@@ -31,6 +31,7 @@ def batch(model: str, node: int, devices: int = 16) -> Batch:
     return Batch(Space(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "node"), [("llama2-7b", 8), ("mixtral-8x7b", 4)])
 def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str, node: int) -> None:
     """Whether a group leaves its node, and the like; what is the same everywhere is not listed.

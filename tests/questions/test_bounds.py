@@ -45,6 +45,7 @@ def test_every_bound_is_a_row_with_words_and_a_source() -> None:
     assert len({row["key"] for row in bounds.BOUNDS}) == len(bounds.BOUNDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: "-".join(map(str, asked.values())))
 def test_a_bounded_answer_is_valid_and_never_beyond_the_unbounded(asked: dict[str, Any]) -> None:
     plan = small()
@@ -92,6 +93,7 @@ def test_the_largest_model_stays_within_a_node_and_three_years() -> None:
     assert "8 devices that the fast link joins" in told and "at most three years" in told
 
 
+@pytest.mark.slow
 def test_free_layouts_stay_within_the_fast_link() -> None:
     plan = small(training__global_batch=16)
     assert bounds.bound_degrees(plan) == {"parallelism.tensor": (1, 2, 4, 8)}
@@ -102,6 +104,7 @@ def test_free_layouts_stay_within_the_fast_link() -> None:
     assert "8 devices that the fast link joins" in answers.text(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "until", "key", "beyond"),
     [

@@ -96,6 +96,7 @@ def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
     assert left == pytest.approx(share)
 
 
+@pytest.mark.slow
 def test_a_search_is_narrowed_where_there_are_more_layouts_than_it_may_take() -> None:
     size = found().size
     assert not engine.search(loading.load(PLAN), 1, most=size).narrowed

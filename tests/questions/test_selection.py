@@ -33,6 +33,7 @@ def chunks(rows: list[tuple[int, int]], size: int) -> Iterator[Chunk]:
         yield part[:, 0], part[:, 1], lambda place, start=start: start + place, np.arange(len(part))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(LAYOUTS, st.integers(1, 6), st.integers(1, 15), st.booleans())
 def test_the_best_are_the_first_of_all_in_order(
@@ -85,6 +86,7 @@ def test_the_front_has_what_no_other_beats(rows: list[tuple[int, int]], size: in
     assert all(rows[item[2]] == item[:2] for item in kept.list_items())
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(LAYOUTS, st.integers(1, 15))
 def test_the_plainest_is_within_a_fiftieth_of_the_best(

@@ -318,6 +318,7 @@ def test_what_holds_at_any_value_is_unbounded_upwards() -> None:
 # -- values that differ in two ways ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     start=st.integers(0, 39),
@@ -571,6 +572,7 @@ def test_the_best_of_few_values_is_that_of_an_enumeration(
         assert found.holds.values[TIME] == (max(held) if sense == 1 else min(held))
 
 
+@pytest.mark.slow
 @example(start=1, low=1, width=1, tops=(0.5, 0.5), heights=(1, 1), high_is_limited=False)
 @settings(max_examples=150)
 @given(

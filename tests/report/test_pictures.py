@@ -153,6 +153,7 @@ KERNELS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(KERNELS)
 def test_labels_do_not_overlap(kernels: list[tuple[float, float, int]]) -> None:
@@ -203,6 +204,7 @@ def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
 # -- the timeline --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_timeline_is_light() -> None:
     made = timeline.build_step_view(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
     assert made is not None and made.timeline.stages == 8

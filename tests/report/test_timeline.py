@@ -96,6 +96,7 @@ def test_a_pipeline_is_drawn_to_scale() -> None:
     assert [text.text for text in figure.texts[:2]] == ["1", "8"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(["1f1b", "gpipe", "zero-bubble", "interleaved", "dualpipe"]),
@@ -229,12 +230,14 @@ def test_a_wait_inside_of_a_pass_is_that_pass() -> None:
 # -- reports -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stages", "batches"), [(16, 64), (16, 512), (64, 256)])
 def test_figures_are_light(stages: int, batches: int) -> None:
     made = Drawn(pipeline(stages=stages, batches=batches))
     assert len(repr((made.figures, made.legend, made.said))) < 30_000
 
 
+@pytest.mark.slow
 def test_it_is_read_aloud(result: Result) -> None:
     text = as_text(result, "html")
     ids = set(re.findall(r'id="?([\w-]+)', text))

@@ -36,6 +36,7 @@ def test_a_model_of_known_size_only_gets_none():
     assert find_fixes(load(document)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "decides"),
     [
@@ -69,6 +70,7 @@ def changed_keys(remedy):
     return len([value for value in remedy.changes.values() if value is not None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usable", ["58 GiB", "40 GiB", "79 GiB"])
 def test_json_says_what_would_be_safe_and_each_of_it_fits_when_it_is_set(usable):
     base = {"cluster.accelerator.memory_usable": usable}

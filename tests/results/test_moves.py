@@ -62,6 +62,7 @@ def test_every_row_is_read_by_a_question() -> None:
     assert len(faster) == len(list_faster()) and all(move in list_faster() for move in faster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_what_does_not_fit_is_the_same_on_the_page_and_beside_a_choice(name: str) -> None:
     """A refused choice needs as much as the plan in which it is set, and no fix is refused."""

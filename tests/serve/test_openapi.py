@@ -48,6 +48,7 @@ def test_it_is_openapi(described: dict[str, Any]) -> None:
     validate(described)
 
 
+@pytest.mark.slow
 def test_each_address_is_described_and_each_reference_leads_somewhere(
     described: dict[str, Any],
 ) -> None:
@@ -87,6 +88,7 @@ def test_what_is_answered_is_described(server: Any, described: dict[str, Any]) -
         validator(described, schema).validate(answer)
 
 
+@pytest.mark.slow
 def test_the_page_has_help_whose_links_answer(server: Any) -> None:
     status, page, _ = server.ask("GET", "/")
     text = page.decode()
