@@ -27,7 +27,7 @@ ROOT = CHECKOUT / "planner"
 #: files of folders beside it, by pattern. What is asked for: 39,100; 35,000, 2,900 and 6,500.
 CEILINGS = {
     "planner": 48_540,
-    "tests/**/*.py": 41_700,
+    "tests/**/*.py": 41_650,
     "templates/**/*": 3_150,
     "fuzz/*.py benchmarks/*.py": 9_310,
 }
