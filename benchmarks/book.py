@@ -6,13 +6,12 @@ The repository holds them with LaTeX, which GitHub draws; the site prints the sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Quantity
 from planner.engine.evaluate import Case, Evaluation
 from planner.report.derivations import format_options
-from planner.report.layout import Data
 from planner.report.report import render_md
 from planner.typeset import Typesetter
 
@@ -72,17 +71,17 @@ def pages(mathml: bool = False) -> dict[str, str]:
     every, setter = chapters(), Typesetter(Evaluation(Case({}, {}, {})))
     of = {quantity.id: file for file, each in every.items() for quantity in each.quantities}
     chapters_shown = {
-        file: Data(title=each.title, quantities=[_shown(q, of, setter) for q in each.quantities])
+        file: {"title": each.title, "quantities": [_shown(q, of, setter) for q in each.quantities]}
         for file, each in every.items()
     }
     count, formulas = len(BOOK.quantities), sum(1 for _ in BOOK.list_formulas())
     notation = [
-        Data(
-            name=setter.make_name(note.symbol),
-            meaning=_cell(note.meaning),
-            unit=UNITS.get(note.unit, note.unit),
-            key=note.key,
-        )
+        {
+            "name": setter.make_name(note.symbol),
+            "meaning": _cell(note.meaning),
+            "unit": UNITS.get(note.unit, note.unit),
+            "key": note.key,
+        }
         for note in BOOK.notation.values()
     ]
     return {
@@ -101,32 +100,32 @@ def pages(mathml: bool = False) -> dict[str, str]:
     }
 
 
-def _shown(quantity: Quantity, of: Mapping[str, str], setter: Typesetter) -> Data:
+def _shown(quantity: Quantity, of: Mapping[str, str], setter: Typesetter) -> dict[str, Any]:
     """What the template reads of a quantity; ``of`` are the files of all by their ids."""
-    return Data(
-        id=quantity.id,
-        cell=_cell(quantity.id),
-        title=_cell(quantity.title),
-        sentence=_sentence(quantity.title),
-        unit=UNITS.get(quantity.unit, quantity.unit),
-        per=quantity.per,
-        name=setter.make_name(quantity.symbol),
-        formulas=[
-            Data(
-                when=[(key, format_options(value, "`")) for key, value in formula.when.items()],
-                box=setter.box(formula.expression, None),
-                why=_sentence(formula.why),
-                exact=formula.exact,
-                source=_sentence(formula.source),
-                uses=[
-                    Data(id=used, cell=_cell(used), file=of[used])
+    return {
+        "id": quantity.id,
+        "cell": _cell(quantity.id),
+        "title": _cell(quantity.title),
+        "sentence": _sentence(quantity.title),
+        "unit": UNITS.get(quantity.unit, quantity.unit),
+        "per": quantity.per,
+        "name": setter.make_name(quantity.symbol),
+        "formulas": [
+            {
+                "when": [(key, format_options(value, "`")) for key, value in formula.when.items()],
+                "box": setter.box(formula.expression, None),
+                "why": _sentence(formula.why),
+                "exact": formula.exact,
+                "source": _sentence(formula.source),
+                "uses": [
+                    {"id": used, "cell": _cell(used), "file": of[used]}
                     for symbol, used in BOOK.symbols.items()
                     if symbol in formula.expression.symbols
                 ],
-            )
+            }
             for formula in quantity.formulas
         ],
-    )
+    }
 
 
 def _sentence(text: str) -> str:

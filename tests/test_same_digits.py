@@ -25,7 +25,7 @@ from planner.connect import compare
 from planner.questions.constraints import parse_limit
 from planner.questions.plan_questions import judge_limit
 from planner.report import as_text, render_text
-from planner.report.answer import Overview
+from planner.report.answer import answer_of
 from planner.report.explain import explain
 from planner.results.result import Quantity, Result
 from planner.review import diff, writing
@@ -91,7 +91,7 @@ def quick_surfaces(plan: str) -> Iterator[tuple[str, str, str]]:
     result = result_of(plan)
     place = result.plan.document.node.place
     lines = render_text(result, False).splitlines()
-    for figure in Overview(result).numbers:
+    for figure in answer_of(result).numbers:
         if figure.id in HEADLINES:
             yield "page", figure.id, f"{figure.number} {figure.unit}"
     shell = html.unescape(result._repr_html_() or "").splitlines()

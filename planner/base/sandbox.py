@@ -8,10 +8,12 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+T = TypeVar("T")
 
 #: What a template may call of text and mappings, and of Jinja's functions.
 METHODS: dict[type, frozenset[str]] = {
@@ -27,13 +29,27 @@ SECONDS, MEMORY, LENGTH = 10, 2**30, 2**25
 BOUNDS = f"at most {SECONDS} s, {MEMORY >> 30} GiB of memory, {LENGTH >> 20} MiB of text"
 
 
+class computed_field(cached_property[T]):
+    """A field of a record that is computed when it is first read."""
+
+
 @dataclass_transform(frozen_default=True)
 class Record:
     """What templates read by name: each kind is a frozen dataclass, of which they have the fields
-    and nothing else."""
+    whose names do not begin with an underscore, computed ones too, and nothing else."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    readable: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+        names = [name for name, value in vars(cls).items() if isinstance(value, computed_field)]
+        names += (one.name for one in fields(cls))
+        cls.readable |= {name for name in names if name[0] != "_"}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields that templates read, each computed: all that a copy has."""
+        return {name: getattr(self, name) for name in self.readable}
 
 
 def make_sandbox(**options: Any) -> Any:
@@ -48,8 +64,8 @@ def make_sandbox(**options: Any) -> Any:
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Return an attribute of a record or a loop directly, which is quicker than the
             rule."""
-            if isinstance(obj, (Record, SimpleNamespace)) and attribute in obj.__dict__:
-                return obj.__dict__[attribute]
+            if isinstance(obj, Record) and attribute in obj.readable:
+                return getattr(obj, attribute)
             if type(obj) is LoopContext and attribute[0] != "_":
                 return getattr(obj, attribute)
             return super().getattr(obj, attribute)
@@ -63,8 +79,8 @@ def make_sandbox(**options: Any) -> Any:
                 attr: name of the attribute.
                 value: of the attribute, which plain data does not need.
             """
-            if isinstance(obj, (Record, SimpleNamespace)):
-                return attr in vars(obj)
+            if isinstance(obj, Record):
+                return attr in obj.readable
             if isinstance(obj, tuple):
                 return attr in getattr(obj, "_fields", ())
             if known := next((kind for kind in METHODS if isinstance(obj, kind)), None):

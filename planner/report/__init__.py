@@ -58,12 +58,8 @@ def as_text(result: Result, kind: str, only: Sequence[str] = ()) -> str:
     from planner.report.report import render_md, render_page
     from planner.report.view import view_of
 
-    view = view_of(result).to_data(drawn=kind == "html")
-    return (
-        render_md("report.md.jinja", view=view)
-        if kind == "md"
-        else render_page("report.html.jinja", view=view)
-    )
+    write = render_md if kind == "md" else render_page
+    return write(f"report.{kind}.jinja", view=view_of(result))
 
 
 def write_report(result: Result, path: str | Path) -> None:

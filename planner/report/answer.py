@@ -7,6 +7,7 @@ Numbers have three digits here; the quantities that they come from are named by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -14,20 +15,12 @@ from typing import Any, NamedTuple
 from planner.base import numbers
 from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
+from planner.base.sandbox import Record, computed_field
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
-from planner.report.layout import (
-    DAYS,
-    NUMBERS,
-    PARTS_OF_STEP,
-    SERVING,
-    STEP,
-    Data,
-    pick,
-    trim_key,
-)
+from planner.report.layout import DAYS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster
 from planner.results.result import DEFAULT_RATES, Quantity, Result
@@ -37,12 +30,6 @@ PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
 OF_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "cache")
 MANY = {"optimizer": "optimizer states", "cache": "keys and values"}
-#: Attributes that templates read, and those that take longer to compute.
-SAID = (
-    "status", "word", "unsafe", "ring", "sentence", "text", "plan_line", "found", "numbers",
-    "beyond", "basis", "memory", "step",
-)  # fmt: skip
-FURTHER = ("advice", "heads", "better", "moves")
 #: Changes below this (0.05 %) are not shown.
 LEAST_MOVE = Fraction(1, 2000)
 #: Whiskers of all numbers share this scale: half of the value to half as much again.
@@ -79,33 +66,133 @@ class Better(NamedTuple):
     takes: Mapping[str, Any]
 
 
-class Overview:
-    """Compute the contents of the first screen, which the terminal and all reports share.
+class Headline(Record):
+    """A headline number; places are in per cent of the scale of the large numbers.
 
     Attributes:
-        result: the result that is shown.
+        id, label: the quantity, and what it is called.
+        number, unit: the value as printed.
+        kind: how it is known.
+        low, high: the ends of its interval; empty without one.
+        note: what it rests on.
+        limit: the place of the capacity; None outside the scale.
+        ends: the places of the ends, at those of the scale if they are further out; empty without
+            an interval.
+        beyond: for each end, whether it is further out.
+        labels: where the ends are written.
+        assumed: the place of the value at the assumed utilisation; None without one.
+    """
+
+    id: str
+    label: str
+    number: str
+    unit: str
+    kind: str
+    low: str
+    high: str
+    note: str
+    limit: str | None
+    ends: Sequence[str]
+    beyond: Sequence[bool]
+    labels: Sequence[str]
+    assumed: str | None
+
+
+class Segment(Record):
+    """A part of a bar.
+
+    Attributes:
+        label, id: what it is, and the quantity; empty for what is none.
+        look: its style.
+        x, width: where it begins and how wide it is, in per cent of the bar.
+        text, share: its size as printed, and its share in per cent.
+        group: the group that it belongs to.
+    """
+
+    label: str
+    id: str
+    look: str
+    x: str
+    width: str
+    text: str = ""
+    share: str = ""
+    group: str = ""
+
+
+class Bar(Record):
+    """A quantity by its parts.
+
+    Attributes:
+        id, total: the quantity as printed.
+        between: its interval; empty without one.
+        note: what is said beside it.
+        segments, groups: its parts, and the groups of these.
+
+        Of memory also, with places in per cent of the bar:
+
+        capacity, free: GiB as printed; ``free_word`` is whether it is free or too much.
+        at, low, high: the places of the capacity, and of the ends of the interval.
+        label: the place of the total, as a style.
+        room: whether there is room for the capacity beside it.
+        over: how wide the part beyond the capacity is.
+    """
+
+    id: str
+    total: str
+    between: str
+    note: str
+    segments: list[Segment]
+    groups: Sequence[Segment] = ()
+    capacity: str = ""
+    free: str = ""
+    free_word: str = ""
+    at: str = ""
+    low: str = ""
+    high: str = ""
+    label: str = ""
+    room: bool = False
+    over: str = ""
+
+
+class Move(Record):
+    """What more of an input does to training time.
+
+    Attributes:
+        words, key: the input in words, and its key.
+        text, days: the change, and the time then.
+        x, width, zero: its bar and the zero of the axis, in per cent.
+        sooner: whether the time is less.
+    """
+
+    words: str
+    key: str
+    text: str
+    days: str
+    x: str
+    width: str
+    zero: str
+    sooner: bool
+
+
+class Overview(Record):
+    """The contents of the first screen, which the terminal and all reports share.
+
+    Attributes:
         status: the style of the verdict: ok, tight, bad or unknown.
         word: the verdict in words, with its reason if there is one.
-        serves: whether the plan is for inference.
         unsafe: whether the plan does not fit or fits only tightly.
     """
 
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        self.status, self.word = VERDICTS[result.verdict["state"]][1:3]
-        if result.verdict["reason"]:
-            self.word += f" ({clean(result.verdict['reason'])})"
-        self.serves = result.plan.settings["training.mode"] == "inference"
-        self.unsafe = result.verdict["state"] in ("no", "tight")
+    _result: Result
+    _serves: bool
+    status: str
+    word: str
+    unsafe: bool
 
-    def to_data(self, further: bool = True) -> Data:
-        """Return what templates read; with ``further``, alternatives and the sensitivity too."""
-        return pick(self, SAID + FURTHER if further else SAID)
-
-    @cached_property
+    @computed_field
     def sentence(self) -> list[tuple[str, bool]]:
         """The verdict in words, in pieces; each with whether it is a number."""
-        result, free = self.result, self.result.get("memory.headroom")
+        result, free = self._result, self._result.get("memory.headroom")
         pieces: list[tuple[str, bool]] = []
         if free is None or CAPACITY not in result:
             why = result["memory.headroom"].absent or result.verdict["reason"]
@@ -145,9 +232,9 @@ class Overview:
 
     def _describe_run(self) -> list[tuple[str, bool]]:
         """Return how long training takes and its cost, or the rate of serving."""
-        result, pieces = self.result, list[tuple[str, bool]]()
+        result, pieces = self._result, list[tuple[str, bool]]()
         name = clean(result.plan.get("model.name") or "The model")
-        if self.serves:
+        if self._serves:
             rate = result.get("time.decode_tokens_per_second")
             if rate is not None:
                 pieces += [(f"{name} generates ", False), (thin(rate.text()), True), (". ", False)]
@@ -167,24 +254,24 @@ class Overview:
 
     def _name_largest(self) -> str:
         """Name the part with the most bytes on a device that is too small."""
-        parts = [q for base in OF_MEMORY if (q := self.result.get(f"memory.{base}")) is not None]
+        parts = [q for base in OF_MEMORY if (q := self._result.get(f"memory.{base}")) is not None]
         most = max(parts, key=lambda part: part.number)
         part = most.base.partition(".")[2]
         return f"{MANY.get(part, part)} take {gib(most.value)}\u00a0GiB"
 
-    @cached_property
+    @computed_field
     def text(self) -> str:
         """The verdict in words, as one text."""
         return "".join(text for text, _ in self.sentence).strip()
 
-    @cached_property
+    @computed_field
     def plan_line(self) -> list[tuple[str, str, str]]:
         """The plan in pieces: words before a value, the value, and words after it."""
-        plan, get = self.result.plan, self.result.plan.get
+        plan, get = self._result.plan, self._result.plan.get
         unnamed = "an unnamed model" if get("model.layers") else "a model given by its size"
         model = clean(get("model.name") or unnamed)
-        active = self.result.get("parameters.active")
-        total = self.result.get("parameters.total")
+        active = self._result.get("parameters.active")
+        total = self._result.get("parameters.total")
         after = ""
         if total is not None:
             after = f", {total.text().removesuffix(' parameters')}"
@@ -197,15 +284,15 @@ class Overview:
             each = f", {exact_text(node)} per node" if node and node < devices else ""
             pieces.append(("", f"{exact_text(devices)} × {clean(accelerator or 'device')}", each))
         tokens = get("training.tokens")
-        if tokens and not self.serves:
+        if tokens and not self._serves:
             pieces.append(("", trim_zeros(numbers.text(tokens, "tokens", "table")), " tokens"))
         batch, length = get("training.global_batch"), get("training.sequence_length")
         if length:
             sizes = f"{exact_text(batch)} × {exact_text(length)}" if batch else exact_text(length)
             pieces.append(("batch " if batch else "length ", sizes, ""))
-        optimizer = "" if self.serves else f", {clean(get('training.optimizer'))}"
+        optimizer = "" if self._serves else f", {clean(get('training.optimizer'))}"
         pieces.append(("", clean(get("training.precision")), optimizer))
-        if not self.serves:
+        if not self._serves:
             pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
         degrees = list(pick_shown(get))
         divided = [
@@ -215,7 +302,7 @@ class Overview:
         ]
         if divided:
             pieces.append(("", ", ".join(divided), ""))
-        if not self.serves:
+        if not self._serves:
             pieces.append(("ZeRO-", str(get("parallelism.zero")), ""))
             pieces.append(("micro-batch ", str(get("training.micro_batch")), ""))
             recompute = get("training.recompute")
@@ -230,10 +317,10 @@ class Overview:
         pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]
 
-    @cached_property
+    @computed_field
     def found(self) -> str:
         """How the search chose the layout; empty if the plan has one."""
-        plan = self.result.plan
+        plan = self._result.plan
         if plan.searched is None:
             return ""
         why = next(
@@ -241,80 +328,78 @@ class Overview:
         )
         return clean(why.removesuffix(" (parallelism: auto)"))
 
-    @cached_property
-    def numbers(self) -> list[Data]:
+    @computed_field
+    def numbers(self) -> list[Headline]:
         """The headline quantities in order, those that this plan has: four large ones, then the
         plan's own, then the others."""
-        first = SERVING if self.serves else NUMBERS
-        every = self.result.evaluation.book.quantities.values()
+        first = SERVING if self._serves else NUMBERS
+        every = self._result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
         rows = (self._build_number(label, i) for label, i in (*first[:4], *own, *first[4:]))
         return [row for row in rows if row is not None]
 
-    @property
+    @computed_field
     def beyond(self) -> bool:
         """Whether one of the four large numbers has an interval beyond the scale."""
-        whiskers = [row.whisker for row in self.numbers[:4] if row.whisker]
-        return any(one.lower or one.higher for one in whiskers)
+        return any(any(row.beyond) for row in self.numbers[:4])
 
-    @property
+    @computed_field
     def ring(self) -> bool:
         """Whether an assumed value is marked beside a predicted one."""
-        return any(row.whisker and row.whisker.assumed for row in self.numbers)
+        return any(row.assumed for row in self.numbers)
 
-    def _build_number(self, label: str, identifier: str) -> Data | None:
+    def _build_number(self, label: str, identifier: str) -> Headline | None:
         """Build a headline number with its interval, limit and note; None if the plan lacks the
         quantity.
 
         Args:
             label: what to call it.
             identifier: the id of the quantity.
-
-        Returns:
-            The number and its unit as printed, the ends of the interval as text, and ``whisker``
-            and ``limit`` as positions on ``SCALE``, per cent.
         """
-        quantity = self.result.get(identifier)
+        quantity = self._result.get(identifier)
         if quantity is None or quantity.absent is not None:
             return None
         number, unit = _split_value(quantity)
         low, high = _format_ends(quantity)
         if identifier == PROCESS and self.status == "unknown":
             label = "Memory, states alone"
-        row = Data(id=identifier, label=label, number=number, unit=unit, kind=quantity.kind,
-                   low=low, high=high, whisker=None, note="", limit=None)  # fmt: skip
-        if identifier == PROCESS and CAPACITY in self.result:
-            row.number = gib(quantity.value)
-            row.unit = f"of {gib(self.result[CAPACITY].value)} GiB"
-            row.limit = _locate_value(self.result[CAPACITY].number, quantity.number)
-        price = self.result.plan.get("cluster.price")
+        ends, note, limit, ring = list[tuple[str, bool]](), "", None, None
+        if identifier == PROCESS and CAPACITY in self._result:
+            capacity = self._result[CAPACITY]
+            number, unit = gib(quantity.value), f"of {gib(capacity.value)} GiB"
+            place, outside = _locate_value(capacity.number, quantity.number)
+            limit = None if outside else place
+        price = self._result.plan.get("cluster.price")
         if identifier == COST and price:
-            row.label = f"{label} at {numbers.text(price)} USD per GPU-hour"
+            label = f"{label} at {numbers.text(price)} USD per GPU-hour"
         between, other = quantity.interval, quantity.alternative
         if between is not None and quantity.number:
-            ends = [_locate_value(end, quantity.number, True) for end in between]
-            over = [_locate_value(end, quantity.number) is None for end in between]
-            row.whisker = Data(low=ends[0], high=ends[1], lower=over[0], higher=over[1],
-                               assumed=None)  # fmt: skip
-            row.labels = _shift_labels(ends[0], ends[1])
+            ends = [_locate_value(end, quantity.number) for end in between]
             if other is not None:
-                row.whisker.assumed = _locate_value(other.number, quantity.number)
-        if other is not None and self.result.assumes_utilisation:
-            row.note = f"assumed; predicted: {thin(other.text())}"
+                place, outside = _locate_value(other.number, quantity.number)
+                ring = None if outside else place
+        if other is not None and self._result.assumes_utilisation:
+            note = f"assumed; predicted: {thin(other.text())}"
         elif other is not None:
             outside = between is not None and not between[0] <= other.number <= between[1]
-            row.note = f"assumed: {thin(other.text())}{', outside' if outside else ''}"
+            note = f"assumed: {thin(other.text())}{', outside' if outside else ''}"
         elif quantity.assumption:
-            row.note = "default rates" if quantity.assumption == DEFAULT_RATES else "assumed"
-        return row
+            note = "default rates" if quantity.assumption == DEFAULT_RATES else "assumed"
+        places = [place for place, _ in ends]
+        return Headline(
+            identifier, label, number, unit, quantity.kind, low, high, note, limit, places,
+            beyond=[outside for _, outside in ends],
+            labels=_shift_labels(*places) if ends else (),
+            assumed=ring,
+        )  # fmt: skip
 
-    @cached_property
+    @computed_field
     def basis(self) -> str:
         """The published runs behind the intervals: their number and kind."""
-        settings, said = self.result.evaluation.case.settings, []
+        settings, said = self._result.evaluation.case.settings, []
         for name, base in (("time", STEP), ("memory", PROCESS)):
             found = intervals.find_basis(base, settings)
-            if found is None or base not in self.result:
+            if found is None or base not in self._result:
                 continue
             runs = f"{found.rows} runs, {found.sources} source{'s' * (found.sources != 1)}"
             if found.own:
@@ -323,15 +408,15 @@ class Overview:
                 runs = "no runs of this kind: as wide as the widest known interval"
             kind = f" ({clean(found.kind)})" if name == "time" and not found.own else ""
             said.append(f"{name} {runs}{kind}")
-        step = self.result.get(STEP)
+        step = self._result.get(STEP)
         if said and step is not None and step.assumption == DEFAULT_RATES:
             said.append(f"times rest on {DEFAULT_RATES}")
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 
-    @cached_property
-    def memory(self) -> Data | None:
+    @computed_field
+    def memory(self) -> Bar | None:
         """The memory of the fullest device by part and the device's capacity, in GiB."""
-        result = self.result
+        result = self._result
         process, capacity = result.get(PROCESS), result.get(CAPACITY)
         total, reserved = result.get("memory.total"), result.get("memory.reserved")
         if process is None or capacity is None or total is None:
@@ -353,17 +438,16 @@ class Overview:
         low, high = process.interval or (process.number, process.number)
         whole = max(capacity.number, high, process.number)
         segments = build_segments(rows, whole)
-        for part, (_, size, _) in zip(segments, rows, strict=True):
-            part.text = gib(size)
+        texts = [gib(size) for _, size, _ in rows]
         free = capacity.number - process.number
         stage, phase = result.get("memory.stage"), result.get("memory.phase")
         several = len(result.list_entries("stage")) > 1
         notes = [clean(stage.value)] if several and stage is not None else []
         notes += [f"peak: {clean(phase.value)}"] if phase is not None else []
         ends = _format_ends(process)
-        return Data(
+        return Bar(
             id=PROCESS,
-            segments=segments,
+            segments=[replace(p, text=text) for p, text in zip(segments, texts, strict=True)],
             total=gib(process.value),
             between=f"{ends[0]}–{ends[1]}" if ends[0] else "",
             capacity=gib(capacity.value),
@@ -378,11 +462,11 @@ class Overview:
             note=" · ".join(notes),
         )
 
-    @cached_property
-    def step(self) -> Data | None:
+    @computed_field
+    def step(self) -> Bar | None:
         """The parts of a predicted step, in seconds; the first is arithmetic at the peak rate, so
         its share is the utilisation."""
-        result, parts = self.result, self.result.step_parts
+        result, parts = self._result, self._result.step_parts
         step, mfu = result.get(STEP), result.get("time.mfu")
         if step is None or not parts:
             return None
@@ -420,21 +504,21 @@ class Overview:
             rest = Fraction(each[1]) + Fraction(each[0]) - Fraction(own)
             each[1] = numbers.text(rest / 100, style="share").removesuffix(" %")
             each[0] = own
-        for part, key, look, share in zip(segments, order, looks, each, strict=True):
-            part.look, part.group, part.share = look, key[0], share
-            part.text = format_seconds(named[key], whole)
+        segments = [
+            replace(part, look=look, group=key[0], share=s, text=format_seconds(named[key], whole))
+            for part, key, look, s in zip(segments, order, looks, each, strict=True)
+        ]
         groups, left = [], Fraction(0)
         for group in GROUPS:
             size = sum((named[key] for key in order if key[0] == group), Fraction(0))
             if size:
                 share = exact_text(round(100 * size / whole))
-                at = {"x": format_share(left, whole), "width": format_share(size, whole)}
-                text = format_seconds(size, whole)
-                groups.append(Data(label=group, share=share, text=text, **at))
+                at, width = format_share(left, whole), format_share(size, whole)
+                groups.append(Segment(group, "", "", at, width, share=share))
                 left += size
         tokens, rate = self._format_tokens(), result.get("time.tokens_per_second")
         low, high = _format_ends(step)
-        return Data(
+        return Bar(
             id=STEP,
             total=thin(step.text()),
             between=f"{low}–{high} {_split_value(step)[1]}" if low else "",
@@ -445,17 +529,17 @@ class Overview:
 
     def _format_tokens(self) -> str:
         """Format the tokens of a step; empty if batch or sequence length is unknown."""
-        get = self.result.plan.get
+        get = self._result.plan.get
         batch, length = get("training.global_batch"), get("training.sequence_length")
         return f"{exact_text(batch * length)} tokens" if batch and length else ""
 
     @cached_property
-    def units(self) -> dict[str, tuple[str, int | Fraction]]:
+    def _units(self) -> dict[str, tuple[str, int | Fraction]]:
         """The units of time and cost in tables of layouts, for this plan or the first remedy, each
         with its size in days or USD."""
-        advice, found = self.result.advice, dict[str, tuple[str, int | Fraction]]()
+        advice, found = self._result.advice, dict[str, tuple[str, int | Fraction]]()
         for each, unit in ((DAYS, "days"), (COST, "USD")):
-            own = self.result.get(each)
+            own = self._result.get(each)
             size = Fraction(own.number if own is not None else 1)
             if own is None and each == COST and advice is not None:
                 costs = (Fraction(remedy.cost) for remedy in advice.remedies if remedy.cost)
@@ -463,32 +547,33 @@ class Overview:
             found[each] = choose_unit(size, unit)
         return found
 
-    @cached_property
+    @computed_field
     def heads(self) -> tuple[str, str]:
         """The heads of the columns of time and cost."""
-        time, money = (self.units[each][0] for each in (DAYS, COST))
+        time, money = (self._units[each][0] for each in (DAYS, COST))
         return time, money.replace("million", "M")
 
     def _format_cell(self, identifier: str, value: Any) -> str:
         """Format days or USD in the unit of their column, three digits."""
-        return numbers.text(Fraction(value) / self.units[identifier][1], style="table")
+        return numbers.text(Fraction(value) / self._units[identifier][1], style="table")
 
-    @cached_property
-    def advice(self) -> Data | None:
-        """The nearest layouts that fit, if this one does not: ``rows``, or a sentence ``none``."""
-        advice = self.result.advice
+    @computed_field
+    def advice(self) -> tuple[list[Better], str, str] | None:
+        """The nearest layouts that fit, or a sentence that there are none, and a note; None if this
+        one fits."""
+        advice = self._result.advice
         if advice is None:
             return None
-        days, note = self.result.get(DAYS), ""
-        if days is not None and self.result.assumes_utilisation:  # which no change would move
+        days, note = self._result.get(DAYS), ""
+        if days is not None and self._result.assumes_utilisation:  # which no change would move
             days, note = days.alternative, "Time and cost are predicted here."
         rows = [self._build_remedy(remedy, days) for remedy in advice.remedies]
         none = "" if rows else "No change of one or two settings makes it fit."
-        return Data(rows=rows, none=none, note=note)
+        return rows, none, note
 
     def _build_remedy(self, remedy: Remedy, days: Quantity | None) -> Better:
         """Build the row of a remedy; its time is the plan's predicted days times the slowdown."""
-        capacity, change, values = self.result[CAPACITY].number, None, dict[str, Any]()
+        capacity, change, values = self._result[CAPACITY].number, None, dict[str, Any]()
         values[PROCESS] = capacity - remedy.headroom
         values["memory.at_worst"] = capacity - remedy.at_worst
         if remedy.slowdown is not None and days is not None:
@@ -496,15 +581,15 @@ class Overview:
             values[DAYS] = Fraction(remedy.slowdown) * Fraction(days.number)
         if remedy.cost:
             values[COST] = remedy.cost
-        words = format_changes(remedy.changes, self.result.plan.get)
+        words = format_changes(remedy.changes, self._result.plan.get)
         return self._build_better(words, values, change, remedy.changes)
 
-    @cached_property
+    @computed_field
     def better(self) -> list[Better]:
         """This plan, then faster layouts near it that fit too, fewest changes first; empty if the
         plan does not fit or its time is not predicted."""
-        own, plan = self.result, self.result.plan
-        if self.result.verdict["state"] != "fits" or DAYS not in own or plan.searched is not None:
+        own, plan = self._result, self._result.plan
+        if self._result.verdict["state"] != "fits" or DAYS not in own or plan.searched is not None:
             return []
         ids = (DAYS, PROCESS, "memory.at_worst", *([COST] if COST in own else ()))
         rows, days = [], Fraction(own[DAYS].number)
@@ -540,11 +625,11 @@ class Overview:
         memory, worst = gib(values[PROCESS]), gib(values["memory.at_worst"])
         return Better(words, days, by, cost, memory, worst, *VERDICTS["fits"][1:3], takes or {})
 
-    @cached_property
-    def moves(self) -> list[Data]:
+    @computed_field
+    def moves(self) -> list[Move]:
         """The sensitivity of training time to 10 % more of an input or to twice a setting, largest
         first; each with a bar from the zero of the common axis."""
-        own = self.result
+        own = self._result
         days = own.get(DAYS)
         if days is None or not days.number:
             return []
@@ -562,7 +647,7 @@ class Overview:
         for words, key, change in found:
             start, stop = sorted((Fraction(0), change))
             rows.append(
-                Data(
+                Move(
                     words=words[:1].upper() + words[1:],
                     key=key,
                     text=numbers.text(change, style="change"),
@@ -576,13 +661,20 @@ class Overview:
         return rows
 
 
-#: The answer of a result; the formats of one report and the summary share it.
-answer_of = lru_cache(maxsize=1)(Overview)
 #: Settings of parallelism that the plan line names.
 DIVIDE = frozenset((*DEGREES, "sequence", "virtual_pipeline", "data", "replicate"))
 
 
-def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Data]:
+@lru_cache(maxsize=2)
+def answer_of(result: Result) -> Overview:
+    """Return the overview of a result, which the formats of one report and the summary share."""
+    verdict, serves = result.verdict, result.plan.settings["training.mode"] == "inference"
+    reason = f" ({clean(verdict['reason'])})" if verdict["reason"] else ""
+    _, look, word, *_ = VERDICTS[verdict["state"]]
+    return Overview(result, serves, look, word + reason, verdict["state"] in ("no", "tight"))
+
+
+def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Segment]:
     """Place the parts of a bar side by side.
 
     Args:
@@ -595,8 +687,8 @@ def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Dat
     """
     parts, left = [], Fraction(0)
     for label, size, identifier in rows:
-        parts.append(Data(label=label, id=identifier, look=label, x=format_share(left, whole),
-                          width=format_share(size, whole)))  # fmt: skip
+        at, width = format_share(left, whole), format_share(size, whole)
+        parts.append(Segment(label, identifier, label, at, width))
         left += Fraction(size)
     return parts
 
@@ -682,27 +774,25 @@ def _place_label(share: Any) -> str:
     return f"right:{100 - place:.2f}%" if place > 75 else f"left:{place:.2f}%"
 
 
-def _locate_value(value: Any, around: Any, clip: bool = False) -> str | None:
+def _locate_value(value: Any, around: Any) -> tuple[str, bool]:
     """Locate a value on the scale around another (``SCALE``: half of it to half as much again).
 
     Args:
         value: the value to place.
         around: the value in the middle of the scale.
-        clip: whether to move what is outside to the nearer end.
 
     Returns:
-        The position in per cent; None outside the scale.
+        The position in per cent, that of the nearer end if it is outside, and whether it is.
     """
     low, high = SCALE
     place = (Fraction(value) / Fraction(around) - low) / (high - low)
-    if clip:
-        place = min(max(place, Fraction(0)), Fraction(1))
-    return format_share(place, 1) if 0 <= place <= 1 else None
+    inside = min(max(place, Fraction(0)), Fraction(1))
+    return format_share(inside, 1), inside != place
 
 
-def _shift_labels(low: str | None, high: str | None) -> tuple[str, str]:
+def _shift_labels(low: str, high: str) -> tuple[str, str]:
     """Separate the positions of two labels, in per cent, so that they do not overlap."""
-    a, b = float(low or 0), float(high or 100)
+    a, b = float(low), float(high)
     least = 24.0
     if b - a < least:
         middle = min(max((a + b) / 2, least / 2), 100 - least / 2)

@@ -12,14 +12,11 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.numbers import trim_zeros
-from planner.report.layout import Data, pick
+from planner.report.elements import Axes, Label
 
 #: The box, and its margins for text.
 WIDTH, HEIGHT = 560, 330
 RIGHT, TOP, BOTTOM = 14, 26, 42
-DRAWN = (
-    "width", "height", "left", "right", "top", "bottom", "x_name", "y_name", "x_ticks", "y_ticks",
-)  # fmt: skip
 #: A range with a larger ratio is drawn logarithmically.
 RATIO = 4
 #: Padding of a range at each end, as a share, so that no point is on the frame.
@@ -54,8 +51,7 @@ class Plane:
     Attributes:
         x_low, x_high, y_low, y_high: ends of the axes, in the numbers of the points.
         x, y: functions from such a number to a position in the box.
-        left, right, top, bottom: edges of the drawing, as positions in the box.
-        x_ticks, y_ticks: position and text of each tick.
+        axes: the box with its ticks, as templates draw it.
     """
 
     def __init__(
@@ -71,21 +67,14 @@ class Plane:
         self.y_low, self.y_high, up = _fit_range(ys)
         y_ticks = [(y, words[1](y)) for y in _pick_ticks(self.y_low, self.y_high, up is math.log10)]
         left = 12 + LETTER * max((len(text) for _, text in y_ticks), default=0)
-        self.left, self.right = round(left), WIDTH - RIGHT
-        self.top, self.bottom = TOP, height - BOTTOM
-        self.x = make_axis(self.x_low, self.x_high, self.left, self.right, across, 1)
-        self.y = make_axis(self.y_low, self.y_high, self.bottom, self.top, up, 1)
+        edges = round(left), WIDTH - RIGHT, TOP, height - BOTTOM
+        self.x = make_axis(self.x_low, self.x_high, edges[0], edges[1], across, 1)
+        self.y = make_axis(self.y_low, self.y_high, edges[3], edges[2], up, 1)
         x_ticks = x_values or _pick_ticks(self.x_low, self.x_high, across is math.log10)
-        self.x_name, self.y_name = names
-        self.width, self.height = WIDTH, height
-        self.x_ticks = _drop_overlaps([(self.x(x), words[0](x)) for x in x_ticks])
-        self.y_ticks = [Data(at=self.y(y), text=text) for y, text in y_ticks]
+        kept = _drop_overlaps([(self.x(x), words[0](x)) for x in x_ticks])
+        placed = [(self.y(y), text) for y, text in y_ticks]
+        self.axes = Axes(WIDTH, height, *edges, kept, placed, *names)
         self._taken: list[Box] = []
-
-    @property
-    def data(self) -> Data:
-        """What templates draw: the box, its margins and the axes."""
-        return pick(self, DRAWN)
 
     def is_inside(self, point: Point) -> bool:
         """Decide whether a point lies inside the axes."""
@@ -128,7 +117,7 @@ class Plane:
             along = ((x + (to_x - x) * i / parts, y + (to_y - y) * i / parts) for i in range(parts))
             self._taken += [(a - 1, b - 1, a + 1, b + 1) for a, b in along]
 
-    def place_labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Data]:
+    def place_labels(self, wanted: Sequence[tuple[Point, str]], far: bool = False) -> list[Label]:
         """Place labels at points, the most important first, where they overlap nothing; if ``far``,
         also further away with a line to the point. Labels without room are left out.
 
@@ -137,8 +126,7 @@ class Plane:
             far: whether to try places further away too.
 
         Returns:
-            Position, anchor and text of each label that has room, and the path ``tie`` to its
-            point, empty for a near label.
+            The labels that have room; ``look`` is the anchor.
         """
         found = []
         for point, text in wanted:
@@ -150,15 +138,14 @@ class Plane:
                     tie = (
                         f"M{x:g} {y:g}L{x + dx:g} {y + dy - 5:g}" if (dx, dy, anchor) in FAR else ""
                     )
-                    found.append(Data(x=round(x + dx, 1), y=round(y + dy, 1), anchor=anchor,
-                                      text=text, tie=tie))  # fmt: skip
+                    found.append(Label(round(x + dx, 1), round(y + dy, 1), text, anchor, tie))
                     break
         return found
 
     def _is_free(self, box: Box) -> bool:
         """Decide whether a box is inside the drawing and overlaps nothing placed so far."""
-        left, top, right, bottom = box
-        if left < self.left or right > WIDTH or top < self.top - 8 or bottom > self.bottom:
+        (left, top, right, bottom), axes = box, self.axes
+        if left < axes.left or right > WIDTH or top < axes.top - 8 or bottom > axes.bottom:
             return False
         return not any(has_overlap(box, other) for other in self._taken)
 
@@ -262,14 +249,14 @@ def list_steps(low: float, high: float) -> list[float]:
     return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]
 
 
-def _drop_overlaps(ticks: Sequence[tuple[float, str]]) -> list[Data]:
+def _drop_overlaps(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """Drop ticks whose labels would overlap."""
-    kept: list[Data] = []
+    kept: list[tuple[float, str]] = []
     free = -math.inf
     for at, text in ticks:
         half = LETTER / 2 * (len(text) + 1)
         if at - half >= free and at + half <= WIDTH + 8:
-            kept.append(Data(at=at, text=text))
+            kept.append((at, text))
             free = at + half
     return kept
 

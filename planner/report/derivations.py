@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base import numbers
 from planner.base.display import clean, headline
 from planner.base.numbers import PLAIN, format_column, split_digits
+from planner.base.sandbox import Record
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
+from planner.report.elements import Link
 from planner.report.facts import brief, format_interval
-from planner.report.layout import SECTIONS, SHOWN, Data, pick
-from planner.results.closed_form import derive_form
+from planner.report.layout import SECTIONS, SHOWN
+from planner.results.closed_form import ClosedForm, derive_form
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, is_flat, is_tall, read_latex
 
@@ -25,6 +28,107 @@ CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)
 MANY = 6  # values of one input that are written out
 LONG = 60  # printed characters of numbers beyond which only the first row of a table has them
 LINE = 76  # printed characters after which a long sum goes on in the next line
+
+
+class InputRow(Record):
+    """An input of a formula.
+
+    Attributes:
+        symbol, key: its symbol, and the key of the plan; empty without one.
+        name, meaning: what formulas print, and what it is.
+        given: its values.
+        value, origin: these as printed, and where they come from.
+        stated: whether the plan states it.
+    """
+
+    symbol: str
+    key: str
+    name: Box
+    meaning: str
+    given: list[Any]
+    value: str
+    origin: str
+    stated: bool
+
+
+class InstanceRow(Record):
+    """Instances of a formula with the same numbers.
+
+    Attributes:
+        entries: the instances, by what their entries are called.
+        value: the value as printed.
+        symbolic, numeric: the formula; ``symbolic`` is None of a zero.
+        plain: the formula with numbers as text, if that is all there is to it.
+        same: whether the numbers are the value already.
+        again: whether the numbers are those of the first row in another guise.
+    """
+
+    entries: list[Link]
+    value: str
+    symbolic: Box | None
+    numeric: Box
+    plain: str
+    same: bool
+    again: bool
+
+
+class Derivation(Record):
+    """How a quantity is computed.
+
+    Attributes:
+        id, base: the anchor, and the quantity.
+        title, why: what it is, and what explains the formula.
+        cited: the sources, each with its number.
+        known: how it is known.
+        nothing: whether it is zero.
+        name: its symbol.
+        inputs: the inputs of the formula.
+        uses: the quantities in it.
+        kind: one, or table of several instances.
+
+        Of one value:
+
+        plain: all of it as text.
+        closed: the closed form, if it adds to the formula.
+        symbolic, put: the formula on its lines, and the numbers put in, if they add to it.
+        value: the exact value, and the rounded one if it differs.
+        terms: the unit, and the name, value and id of each summand, if the numbers are unclear.
+
+        Of a table:
+
+        where: the settings under which it applies.
+        unit, axis: of the values, and what the entries are.
+        generic: the formula with symbols.
+        formulas, numbers: whether rows have formulas of their own on one line, and numbers.
+        rows: the instances.
+        shown: the section whose table has the values; empty without one.
+    """
+
+    id: str
+    base: str
+    title: str
+    why: str
+    cited: list[tuple[int, str]]
+    known: str
+    nothing: bool
+    name: Box
+    inputs: list[InputRow]
+    uses: list[Link]
+    kind: str
+    plain: str = ""
+    closed: ClosedForm | None = None
+    symbolic: Sequence[Box] = ()
+    put: Sequence[Box] = ()
+    value: tuple[str, str] = ("", "")
+    terms: tuple[str, list[tuple[str, str, str | None]]] | None = None
+    where: str = ""
+    unit: str = ""
+    axis: str = ""
+    generic: Box | None = None
+    formulas: bool = False
+    numbers: bool = False
+    rows: Sequence[InstanceRow] = ()
+    shown: str = ""
 
 
 class Derivations:
@@ -51,7 +155,7 @@ class Derivations:
                 continue
             alike = quantity.chosen if quantity.entries else quantity.id
             instances.setdefault(alike, []).append(quantity)
-        self.items = [
+        self.items: list[Derivation] = [
             self._derive_table(alike) if alike[0].entries else self._derive_one(alike[0])
             for alike in instances.values()
         ]
@@ -66,7 +170,7 @@ class Derivations:
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
         }
 
-    def _derive_one(self, quantity: Quantity) -> Data:
+    def _derive_one(self, quantity: Quantity) -> Derivation:
         """Derive a quantity: formula, numbers and value as separate lines."""
         boxes = [*quantity.boxes]
         steps = [TEXT.write(box) for box in boxes]
@@ -75,7 +179,7 @@ class Derivations:
         if len(steps) > 1 and (steps[1] in (steps[0], "") or steps[1] == text):
             del steps[1], boxes[1]
         name = TEXT.write(quantity.symbol_name)
-        return Data(
+        return Derivation(
             kind="one",
             nothing=quantity.value == 0,
             id=quantity.id,
@@ -92,7 +196,7 @@ class Derivations:
             uses=group_links(quantity.uses),
         )
 
-    def _derive_table(self, quantities: Sequence[Quantity]) -> Data:
+    def _derive_table(self, quantities: Sequence[Quantity]) -> Derivation:
         """Derive a formula at several entries: one row for all entries with the same numbers."""
         first, typesetter = quantities[0], self.result.typesetter
         formula = first.chosen
@@ -103,21 +207,22 @@ class Derivations:
         # The id is that of the quantity; further tables of it are numbered.
         tables = len({at for at in self.headings.values() if at.partition("-")[0] == first.base})
         identifier = f"{first.base}-{tables + 1}" if tables else first.base
-        said: dict[int, Data] = {}  # by node: of one node, all is the same
-        rows: dict[Any, Data] = {}
+        said: dict[int, tuple[Any, InstanceRow]] = {}  # by node: of one node, all is the same
+        rows: dict[Any, InstanceRow] = {}
         for quantity in quantities:
             node = quantity.trace.body
             if node not in said:
                 said[node] = _build_instance(quantity, generic, plain)
-            row, entry = said[node], " · ".join(map(label_entry, quantity.entries))
-            rows.setdefault(row.alike, row).entries.append(Data(id=quantity.id, text=entry))
+            (alike, row), entry = said[node], " · ".join(map(label_entry, quantity.entries))
+            rows.setdefault(alike, row).entries.append(Link(quantity.id, entry))
             self.headings[quantity.id] = identifier
         top, *others = rows.values()
-        for row in others:
-            alike = row.symbolic is not None and row.symbolic == top.symbolic
-            row.again = row.long and not row.same and alike
+        others = [
+            replace(row, again=row.again and row.symbolic == top.symbolic is not None)
+            for row in others
+        ]
         alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
-        return Data(
+        return Derivation(
             kind="table",
             nothing=all(quantity.value == 0 for quantity in quantities),
             id=identifier,
@@ -128,10 +233,9 @@ class Derivations:
             axis=" · ".join(entry.axis for entry in first.entries),
             name=typesetter.make_name(formula.quantity.symbol),
             generic=generic,
-            tall=is_tall(generic),
-            formulas=any(row.alike[0] != plain for row in said.values()),
-            numbers=not all(row.same for row in said.values()),
-            rows=[*rows.values()],
+            formulas=not is_tall(generic) and any(a[0] != plain for a, _ in said.values()),
+            numbers=not all(row.same for _, row in said.values()),
+            rows=[replace(top, again=False), *others],
             inputs=[row for quantity in quantities for row in describe_inputs(quantity)],
             uses=group_links({used.key: used for q in quantities for used in q.uses}.values()),
             # The section whose table shows its values.
@@ -139,18 +243,15 @@ class Derivations:
         )
 
 
-def pick_closed_form(quantity: Quantity) -> Data | None:
+def pick_closed_form(quantity: Quantity) -> ClosedForm | None:
     """Return the closed form of a quantity, if it adds to the formula: a published equation or
     named terms."""
     form = derive_form(quantity)
     if form is None or not (form.recognised or len(form.terms) > 1):
         return None
-    terms = [
-        Data(**term._asdict() | {"value": numbers.text(term.value, "1", "exact")})
-        for term in form.terms
-    ]
-    names = ("symbol", "symbolic", "numeric", "factor", "recognised", "others")
-    return Data(**vars(pick(form, names)), terms=terms)
+    texts = [numbers.text(term.value, "1", "exact") for term in form.terms]
+    terms = (term._replace(value=text) for term, text in zip(form.terms, texts, strict=True))
+    return form._replace(terms=tuple(terms))
 
 
 def _note_prediction(quantity: Quantity) -> str:
@@ -168,21 +269,19 @@ def _format_exact(quantity: Quantity) -> tuple[str, str]:
     return full, rounded if rounded != full else ""
 
 
-def _list_summands(quantity: Quantity) -> Data | None:
-    """Return the named summands, if the numbers alone would be unclear."""
+def _list_summands(quantity: Quantity) -> tuple[str, list[tuple[str, str, str | None]]] | None:
+    """Return the unit and the named summands, if the numbers alone would be unclear."""
     formula, terms = quantity.chosen, quantity.terms
     folded = formula is not None and formula.expression.op == "total"
     if not folded or len(terms) < 2 or quantity.base in SHOWN:
         return None
     unit, texts = format_column([term.value for term in terms], quantity.unit)
-    rows = [
-        Data(label=clean(term.label), text=text, id=term.id)
-        for term, text in zip(terms, texts, strict=True)
+    return unit, [
+        (clean(term.label), text, term.id) for term, text in zip(terms, texts, strict=True)
     ]
-    return Data(unit=unit, rows=rows)
 
 
-def _build_instance(quantity: Quantity, generic: Box, plain: str) -> Data:
+def _build_instance(quantity: Quantity, generic: Box, plain: str) -> tuple[Any, InstanceRow]:
     """Build a row of a table of instances.
 
     Args:
@@ -191,30 +290,29 @@ def _build_instance(quantity: Quantity, generic: Box, plain: str) -> Data:
         plain: the same as text.
 
     Returns:
-        The value, the formula with symbols and with numbers, and ``alike``, equal for rows to
-        merge.
+        What is equal for rows to merge, and the row; ``again`` is whether the numbers are long.
     """
     symbolic, numeric = quantity.boxes
     text, figures = _typeset_value(quantity.value), TEXT.write(numeric)
     formula = plain if symbolic == generic else TEXT.write(symbolic)
-    return Data(
+    same = figures == text or not quantity.value
+    row = InstanceRow(
         entries=[],
         value=text,
         symbolic=symbolic if quantity.value else None,
         numeric=numeric,
         plain=figures if is_flat(numeric) else "",
-        same=figures == text or not quantity.value,
-        long=len(figures) > LONG,
-        again=False,
-        alike=(formula, figures, text) if quantity.value else (plain, text),
+        same=same,
+        again=len(figures) > LONG and not same,
     )
+    return (formula, figures, text) if quantity.value else (plain, text), row
 
 
-def describe_inputs(quantity: Quantity) -> list[Data]:
+def describe_inputs(quantity: Quantity) -> list[InputRow]:
     """Return the inputs of a formula: name, meaning, values as text, origin, and whether a value
     was ``stated`` or derived."""
     return [
-        Data(
+        InputRow(
             symbol=str(note.symbol),
             key=note.dotted or "",
             name=read_latex(note.latex),
@@ -234,14 +332,14 @@ def _typeset_value(value: Any) -> str:
     return clean(value) if isinstance(value, str) else TEXT.format_number(*split_digits(value))
 
 
-def group_links(quantities: Iterable[Quantity]) -> list[Data]:
+def group_links(quantities: Iterable[Quantity]) -> list[Link]:
     """Return links to quantities by symbol; several instances of one share a link to their
     table."""
     by_base: dict[str, list[Quantity]] = {}
     for quantity in quantities:
         by_base.setdefault(quantity.base, []).append(quantity)
     return [
-        Data(
+        Link(
             id=base if alike[0].entries else alike[0].id,
             text=TEXT.write(alike[0].result.typesetter.make_name(alike[0].declared.symbol)),
         )

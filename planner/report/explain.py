@@ -16,9 +16,8 @@ from planner.base.errors import Fault, PlanError
 from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
-from planner.report.derivations import describe_inputs
+from planner.report.derivations import InputRow, describe_inputs
 from planner.report.facts import brief, format_interval, left_open
-from planner.report.layout import Data
 from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
@@ -434,7 +433,7 @@ def _list_operands(quantity: Quantity) -> list[OperandRow]:
     return sorted(rows, key=place)
 
 
-def _format_operand(row: Data, note: Notation) -> str:
+def _format_operand(row: InputRow, note: Notation) -> str:
     """Format the value of an input, or its first ones, with the unit if there is one."""
     given = row.given
     if note.unit in PLAIN or len(given) > 1 or isinstance(given[0], str):

@@ -9,16 +9,18 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from planner.base.numbers import SCALES
+from planner.base.sandbox import Record
 from planner.report.chart import list_steps, tick
-from planner.report.layout import Data
+from planner.report.elements import Label
 from planner.results.timeline import Span, Timeline
 
 #: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
 #: and traffic beside work in it.
 WIDTH, LEFT, TOP, LANE, BAR, STRIP = 1136, 58, 24, 28, 22, 4
+WORDS, RULES = 12, TOP - 6  # where moments are written, and where their rules begin
 UNITS, SLIT = 2, 2  # path units per unit of the box; a gap that is not visible
 #: Passes that are narrower than this in the mean are left out in the middle, until the others are
 #: as wide as that; so much of the box is the mark for it.
@@ -89,6 +91,35 @@ class Lane(NamedTuple):
     works: bool
 
 
+class Lanes(Record):
+    """A figure of some lanes over one axis of time.
+
+    Attributes:
+        id: of the figure.
+        bottom: the lower end of the lanes, which is the height of the box.
+        names: the labels of the lanes.
+        idle: the path of idle time below the strokes.
+        strokes: look, dashes and path of each set of strokes, in units of a path.
+        texts: numbers of micro-batches; ``look`` is that of the work.
+        ticks: moments, each tied to a rule; ``look`` is how it is anchored.
+        gone, cut: paths of the mark for what is left out and of its edges; empty without one.
+        right: the width of the box.
+        transform: from units of a path to the box.
+    """
+
+    id: str
+    bottom: int
+    names: list[Label]
+    idle: str
+    strokes: list[tuple[str, str, str]]
+    texts: list[Label]
+    ticks: list[Label]
+    gone: str
+    cut: str
+    right: int = WIDTH
+    transform: str = f"translate({LEFT})scale({1 / UNITS} 1)"
+
+
 # -- the axis -------------------------------------------------------------------------------------
 
 
@@ -115,10 +146,11 @@ def choose_axis(timeline: Timeline, stages: Sequence[Sequence[Span]]) -> TimeAxi
     return TimeAxis((room - BREAK) * UNITS / (seconds - end + start), start, end, count // chunks)
 
 
-def _list_moments(axis: TimeAxis, seconds: float) -> list[Data]:
-    """List round moments with their positions, and the label of what is left out."""
+def _list_moments(axis: TimeAxis, seconds: float, bottom: int) -> list[Label]:
+    """List round moments, each with its rule down to ``bottom``, and the label of what is left
+    out."""
     scale = next((step for step in SCALES["s"] if seconds >= step[1]), SCALES["s"][-1])
-    unit, size, texts = scale[0], float(scale[1]), []
+    unit, size, texts = scale[0], float(scale[1]), list[Label]()
     gone = axis.end - axis.start if axis.batches else 0.0
     step = list_steps(0, (seconds - gone) / size)[1]
     ticks = [i * step for i in range(int(seconds / size / step * (1 + 1e-9)) + 1)]
@@ -128,29 +160,13 @@ def _list_moments(axis: TimeAxis, seconds: float) -> list[Data]:
         said = f"{axis.batches} micro-batches"
         middle = axis.place_moments([axis.start])[0] + BREAK / 2
         half = DIGIT / 2 * len(said) + 24
-        texts.append(Data(at=middle, text=said, anchor="middle", line=False))
+        texts.append(Label(middle, WORDS, said, "middle"))
     for moment, at in zip(ticks, places, strict=True):
         if abs(at - middle) > half:
             anchor = "start" if at == LEFT else "end" if at > WIDTH - 20 else "middle"
-            texts.append(Data(at=at, text=f"{tick(moment)} {unit}", anchor=anchor, line=True))
+            rule = f"M{at} {RULES}V{bottom}"
+            texts.append(Label(at, WORDS, f"{tick(moment)} {unit}", anchor, rule))
     return texts
-
-
-def _build_axes(axis: TimeAxis, seconds: float, bottom: float) -> dict[str, Any]:
-    """Build what all lanes of a figure share.
-
-    Args:
-        axis: the axis.
-        seconds: the length of the step.
-        bottom: the lower end of the lanes.
-
-    Returns:
-        Ticks, the gap of a broken axis (None without one) and the box.
-    """
-    gap = axis.place_moments([axis.start])[0] if axis.batches else None
-    ticks = _list_moments(axis, seconds)
-    return {"ticks": ticks, "gap": gap, "top": TOP - 6, "bottom": bottom, "left": LEFT,
-            "right": WIDTH, "scale": 1 / UNITS, "width": BREAK}  # fmt: skip
 
 
 # -- lanes ----------------------------------------------------------------------------------------
@@ -237,7 +253,7 @@ def alone(
 
 def draw_lanes(
     timeline: Timeline, axis: TimeAxis, lanes: Sequence[Lane], seen: Sequence[int], name: str
-) -> Data:
+) -> Lanes:
     """Draw a figure of some lanes.
 
     Args:
@@ -248,7 +264,7 @@ def draw_lanes(
         name: the id of the figure.
 
     Returns:
-        Labels, paths of strokes by look, numbers of micro-batches, and the axis.
+        The figure.
     """
     middle = {number: TOP + LANE * row + BAR // 2 for row, number in enumerate(seen)}
     strokes: defaultdict[tuple[str, str], str] = defaultdict(str)
@@ -258,19 +274,27 @@ def draw_lanes(
             for path, dashes in _draw_strokes(lanes[number].runs.get(look, []), y + shift):
                 strokes[look, dashes] += path
     texts = [
-        Data(x=LEFT + (start + end) / 2 / UNITS, y=y + 4, text=text, look=LOOKS[span.work])
+        Label(LEFT + (start + end) / 2 / UNITS, y + 4, text, LOOKS[span.work])
         for number, y in middle.items()
         for span, start, end in lanes[number].ends
         for text in [str((span.micro_batch or 0) + 1)]
         if end - start >= UNITS * (1 + DIGIT * len(text))
     ]
-    return Data(
-        id=name,
-        names=[Data(y=y + 4, text=lanes[number].name) for number, y in middle.items()],
+    bottom, gone, cut = TOP + LANE * len(seen), "", ""
+    if axis.batches:
+        gap = axis.place_moments([axis.start])[0]
+        gone = f"M{gap} {RULES}h{BREAK}V{bottom}h-{BREAK}z"
+        cut = f"M{gap} {RULES}V{bottom}m{BREAK} 0V{RULES}"
+    return Lanes(
+        name,
+        bottom,
+        names=[Label(0, y + 4, lanes[number].name) for number, y in middle.items()],
         idle="".join(f"M{LEFT} {y}H{WIDTH}" for n, y in middle.items() if lanes[n].works),
         strokes=[(look, dashes, path) for (look, dashes), path in strokes.items()],
         texts=texts,
-        **_build_axes(axis, timeline.seconds, TOP + LANE * len(seen)),
+        ticks=_list_moments(axis, timeline.seconds, bottom),
+        gone=gone,
+        cut=cut,
     )
 
 

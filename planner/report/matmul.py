@@ -25,6 +25,7 @@ from planner.connect.measure import expected
 from planner.engine import instance
 from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import hardware
+from planner.report.layout import MATMUL
 from planner.results.result import SAID, Quantity, Result
 from planner.typeset import Box, Typesetter, read_latex
 
@@ -32,18 +33,6 @@ SHAPE = ("batch", "B", "D", "K")
 WANTED = "three sizes BxDxK, or batch x B x D x K"
 #: The matmuls of the backward pass: each has the FLOPs and bytes of the forward one.
 BACKWARD = {"gradient X": "time.product.input", "gradient W": "time.product.weight"}
-#: Quantities by the names of the answers.
-ANSWERS = {
-    "FLOPs": "roofline.product.flops",
-    "bytes moved": "roofline.product.bytes",
-    "intensity": "roofline.product.intensity",
-    "ridge": "roofline.ridge",
-    "at the peak": "roofline.product.arithmetic",
-    "memory": "roofline.product.traffic",
-    "at least": "roofline.product.seconds",
-    "predicted": "time.product.forward",
-    "utilisation": "roofline.product.utilisation",
-}
 #: Settings that select the formulas: a matmul that is not sharded, in the run's format.
 PLAIN = {
     "split": "none",
@@ -96,7 +85,7 @@ class Matmul:
         batch: the number of matmuls.
         format: the number format of both factors.
         result: the evaluation of a plan that has just this matmul.
-        answers: quantities by the names of ``ANSWERS`` and ``BACKWARD``.
+        answers: quantities by the names of ``MATMUL`` and ``BACKWARD``.
         took: measured seconds; None if there are none.
     """
 
@@ -172,7 +161,7 @@ def evaluate_matmul(
     book, point = result.evaluation.book, {"product": entry}
     answers = {
         name: result.get_quantity(base, point if book.quantities[base].per else {})
-        for name, base in {**ANSWERS, **(BACKWARD if backward else {})}.items()
+        for name, base in {**MATMUL, **(BACKWARD if backward else {})}.items()
     }
     for quantity in answers.values():
         if quantity.absent is not None:

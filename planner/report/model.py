@@ -15,26 +15,12 @@ from planner.base.numbers import exact_text
 from planner.connect.imports import found, import_file
 from planner.documents import quick, schema, source
 from planner.questions import loading
+from planner.report.layout import MODEL
 from planner.results.result import SAID, Quantity, Result, evaluate_plan
 
 #: Quantities that need no cluster, by the title of their lines.
 Lines = Mapping[str, str]
-SIZES: Lines = {
-    "parameters": "parameters.total",
-    "  active for a token": "parameters.active",
-    "  embedding tables": "parameters.embedding",
-    "  without embeddings and head": "parameters.non_embedding",
-}
-FLOPS: Lines = {
-    "forward": "compute.forward_flops_per_token",
-    "forward and backward": "compute.flops_per_token",
-}
-STATES: Lines = {
-    "weights": "memory.weights.stage",
-    "gradients": "memory.gradients.stage",
-    "optimizer states": "memory.optimizer.stage",
-}
-SERVED: Lines = {"weights": "memory.weights.stage", "KV cache of a sequence": "memory.cache.stage"}
+SIZES, FLOPS, STATES, SERVED = (MODEL[name] for name in ("sizes", "flops", "states", "served"))
 #: Columns of the titles and of the values.
 TITLE, VALUE, WIDTH = 30, 12, 80
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -10,30 +11,23 @@ from typing import Any, NamedTuple
 from planner.base import numbers
 from planner.base.display import clean, headline
 from planner.base.numbers import format_column
+from planner.base.sandbox import Record
 from planner.book.notation import L_k
 from planner.engine.lower import Entry
 from planner.report import facts
 from planner.report.chart import list_steps, make_axis, tick
 from planner.report.derivations import label_entry
-from planner.report.layout import Data
-from planner.report.roofline import place_kernels
+from planner.report.elements import Axes, Label, Link
+from planner.report.layout import MOMENTS
+from planner.report.roofline import Roofline, place_kernels
 from planner.results.result import Result
 
 #: Parts of a column, from the bottom up.
 LIVE = ("weights", "cache", "gradients", "optimizer", "activations", "buffers")
-#: The moments of a step as a panel names them, on two lines.
-MOMENTS = {
-    "loss": ("loss", ""),
-    "backward": ("backward,", "a layer"),
-    "first": ("backward,", "first layer"),
-    "gradients": ("backward", "ends"),
-    "step": ("optimizer", "step"),
-    "serving": ("serving", ""),
-}
 MOST = 8  # panels
 #: The box of a panel of memory, where its columns stand, how high a part is that has its
 #: name, how wide a letter of that is, and a column at most.
-PANEL = Data(width=372, height=196, left=30, right=372, top=24, bottom=162)
+PANEL = Axes(width=372, height=196, left=30, right=372, top=24, bottom=162)
 NAMED, LETTER, WIDEST = 14, 5.6, 90
 
 
@@ -59,7 +53,51 @@ class Held(NamedTuple):
         return max(zip(self.sizes, self.parts, strict=True), key=lambda pair: pair[0])
 
 
-def plot_memory(result: Result) -> Data | None:
+class Panel(Record):
+    """The columns of a pipeline stage, one for each moment of a step.
+
+    Attributes:
+        shapes: the path of each part by its name.
+        labels: the names of parts that are high enough.
+        tops: the sum of each column; the fullest has the style b.
+        sizes: the sums as they are printed.
+        title, note: the stages, and what is said of them.
+        text: the panel in words.
+    """
+
+    shapes: dict[str, str]
+    labels: list[Label]
+    tops: list[Label]
+    sizes: Sequence[str]
+    title: str = ""
+    note: str = ""
+    text: str = ""
+
+
+class MemoryFigure(Record):
+    """The memory of devices at each moment of a step.
+
+    Attributes:
+        axes: the box of a panel.
+        panels: one for each distinct stage.
+        limit: the height of the capacity; None if columns are far from it.
+        thin: parts without a label in any panel.
+        title, said: what it shows, and sentences below it.
+        capacity: of a device, as printed.
+        moments: what the columns are called, on two lines.
+    """
+
+    axes: Axes
+    panels: Sequence[Panel]
+    limit: float | None
+    thin: list[str]
+    title: str = ""
+    said: str = ""
+    capacity: str = ""
+    moments: Sequence[tuple[str, str]] = ()
+
+
+def plot_memory(result: Result) -> MemoryFigure | None:
     """Return the memory of devices at each moment of a step: one panel for each distinct pipeline
     stage, at most eight, on one scale. None if the model has no shape."""
     phases, groups = result.list_entries("phase"), group_stages(result)
@@ -77,18 +115,15 @@ def plot_memory(result: Result) -> Data | None:
         float(capacity.number),
         float(scale),
     )
+    panels = []
     for one, panel in zip(groups, figure.panels, strict=True):
-        several = len(one.stages) > 1
-        panel.title = format_stages(one.stages) if count > 1 else "Each device"
-        panel.note = "at most" if several else ""
+        title = format_stages(one.stages) if count > 1 else "Each device"
+        note = "at most" if len(one.stages) > 1 else ""
         if one is fullest and len(groups) > 1:
-            panel.note = "fullest"
+            note = "fullest"
         moments = zip(map(label_entry, phases), panel.sizes, strict=True)
         heard = ", ".join(f"{name} {text}" for name, text in moments)
-        panel.text = f"{panel.title}: {heard} {unit}"
-    figure.moments = [MOMENTS.get(phase.name, (label_entry(phase), "")) for phase in phases]
-    figure.capacity = texts[-1]
-    figure.title = f"Live tensors of a device, {unit}"
+        panels.append(replace(panel, title=title, note=note, text=f"{title}: {heard} {unit}"))
     said = [f"a device has {numbers.text(capacity.value, 'bytes')}"]
     if len(phases) > 1:
         said.insert(0, "Live tensors at the fullest moments of a step, on one scale")
@@ -97,10 +132,17 @@ def plot_memory(result: Result) -> Data | None:
         beyond = numbers.text(process.number - total.number, "bytes")
         live, whole = total.text(), process.text()
         said.append(f"allocator and runtime add {beyond} to the peak, {live} live and {whole} used")
-    figure.said = headline("; ".join(said)) + "."
+    words = headline("; ".join(said)) + "."
     if any(len(one.stages) > 1 for one in groups):
-        figure.said += " Similar stages share a panel; the fullest is shown."
-    return figure
+        words += " Similar stages share a panel; the fullest is shown."
+    return replace(
+        figure,
+        panels=panels,
+        title=f"Live tensors of a device, {unit}",
+        said=words,
+        capacity=texts[-1],
+        moments=[MOMENTS.get(phase.name, (label_entry(phase), "")) for phase in phases],
+    )
 
 
 def build_panels(
@@ -108,7 +150,7 @@ def build_panels(
     sizes: Sequence[Sequence[str]],
     capacity: float,
     scale: float,
-) -> Data:
+) -> MemoryFigure:
     """Return columns of parts, a panel for each stage, all on one scale.
 
     Args:
@@ -145,26 +187,17 @@ def build_panels(
                 if not number and name not in named and fits:
                     named.add(name)
                     place = round(low - high / 2 + 4, 1)
-                    labels.append(Data(x=left + 5, y=place, text=name))
-            tops.append(
-                Data(
-                    x=round(left - 1 + wide / 2, 1),
-                    y=round(y(below) - 5, 1),
-                    text=texts[column],
-                    peak=column == whole.index(max(whole)),
-                )
-            )
-        found.append(Data(shapes=shapes, labels=labels, tops=tops, sizes=texts))
-    ticks = [
-        Data(at=y(mark * scale), text=tick(mark))
-        for mark in list_steps(0, top / scale)
-        if mark * scale <= top
-    ]
+                    labels.append(Label(left + 5, place, name))
+            look = "b" if column == whole.index(max(whole)) else "q"
+            middle, above = round(left - 1 + wide / 2, 1), round(y(below) - 5, 1)
+            tops.append(Label(middle, above, texts[column], look))
+        found.append(Panel(shapes, labels, tops, texts))
+    marks = [mark for mark in list_steps(0, top / scale) if mark * scale <= top]
+    ticks = [(y(mark * scale), tick(mark)) for mark in marks]
     names = dict.fromkeys(name for one in found for name in one.shapes)
-    return Data(
-        **vars(of),
-        panels=found,
-        ticks=ticks,
+    return MemoryFigure(
+        replace(of, y_ticks=ticks),
+        found,
         limit=None if limit is None else y(limit),
         thin=[name for name in names if name not in named],
     )
@@ -238,7 +271,7 @@ def format_stages(stages: Sequence[int]) -> str:
     return f"Stage{'s' if len(stages) > 1 else ''} {words}"
 
 
-def kernels(result: Result) -> Data | None:
+def kernels(result: Result) -> Roofline | None:
     """Return the roofline of the most frequent kind of layer: its kernels and the step as a whole.
     None if the roof or the kernels are unknown, or if utilisation is assumed."""
     if result.assumes_utilisation:
@@ -251,7 +284,7 @@ def kernels(result: Result) -> Data | None:
     layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
     if layer is None:
         return None
-    dots, said = list[Data](), list[str]()
+    dots, said = list[Label](), list[str]()
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
         inside = (within for entry in quantity.entries[:1] for within in entry.around.values())
@@ -264,20 +297,17 @@ def kernels(result: Result) -> Data | None:
         said.append(f"{label} {facts.brief(quantity, False)}")
         if spent is not None and spent.number:
             rate = float(flops.number / spent.number)
-            dots.append(Data(label=label, intensity=float(quantity.number), rate=rate, own=False))
+            dots.append(Label(float(quantity.number), rate, label))
     if not dots:
         return None
     # The step as a whole: its model FLOP/s, at the intensity of all its kernels.
     intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
     if intensity is not None and tflops is not None and tflops.number:
         rate = float(tflops.number) * 1e12
-        dots.append(
-            Data(label="whole step", intensity=float(intensity.number), rate=rate, own=True)
-        )
-    return Data(
-        ridge=Data(id=ridge.id, text=facts.brief(ridge, False)),
-        step=dots[-1].own,
+        dots.append(Label(float(intensity.number), rate, "whole step", "own"))
+    return replace(
+        place_kernels(float(peak.number), float(peak.number / ridge.number), dots),
+        ridge=Link(ridge.id, facts.brief(ridge, False)),
         text=", ".join(said),
         layer=label_entry(layer),
-        figure=place_kernels(float(peak.number), float(peak.number / ridge.number), dots),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import traceback
@@ -15,6 +16,7 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.sandbox import BOUNDS, make_apart, make_sandbox
+from planner.base.version import __version__
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, is_tall
 
 
@@ -117,9 +119,10 @@ def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> s
     Raises:
         PlanError: a custom template has an error, at its line, or exceeds its limits.
     """
-    folder = _OWN.get()
+    folder, given = _OWN.get(), {"version": __version__, **given}
     if folder is None:
         return _fill_template(escape, template, given)
+    given = copy.deepcopy(given)  # all fields are computed here
     made = make_apart(_render_custom, folder, escape, template, given)
     if isinstance(made, str):
         return made

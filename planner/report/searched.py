@@ -9,17 +9,18 @@ capacity of a device, the safety margin, the front and the plan's own layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from planner.base import numbers
 from planner.base.display import clean, columns
 from planner.base.numbers import GIB, choose_unit, exact_text
-from planner.base.version import __version__
+from planner.base.sandbox import Record
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Layout, Point, SearchResult
 from planner.report import chart
-from planner.report.layout import Data
+from planner.report.elements import Label, Plot, Table
 from planner.report.report import render_md, render_page
 from planner.report.sentences import Parts, build_interval, format_part, join_parts, wrap_text
 from planner.results.result import Result
@@ -41,23 +42,51 @@ FAR = 2
 TALL = 440
 #: The multiple of the best objective up to which the simplest and own layouts are drawn.
 NEAR = 1.25
-STATES = (
-    ("front", "Pareto front"),
-    ("some", VERDICTS["fits"].says[0]),
-    ("over", UNFIT),
-)
+STATES = (("front", "Pareto front"), ("some", VERDICTS["fits"].says[0]), ("over", UNFIT))
 
 
-def build_search_view(found: SearchResult) -> Data:
+class SearchView(Record):
+    """What templates show of a search.
+
+    Attributes:
+        sentence: the number of layouts.
+        name, word: its title, and a word where no layout fits.
+        lead: the best layout, in parts.
+        facts: sentences in parts.
+        simplest, leeway, closest: sentences on the simplest layout, on what published runs leave
+            open, and on the nearest layout where none fits.
+        title: the objective.
+        best, front: the best layouts, and the Pareto front.
+        costs: each choice with its best value and what others cost.
+        in_front, choosing: what the front and the choices are.
+        plots: all layouts, and the best close by.
+    """
+
+    sentence: str
+    name: str = ""
+    word: str = ""
+    lead: Sequence[tuple[str, str]] = ()
+    facts: Sequence[Parts] = ()
+    simplest: str = ""
+    leeway: str = ""
+    closest: str = ""
+    title: str = ""
+    best: Ranking | None = None
+    front: Ranking | None = None
+    costs: Sequence[tuple[str, str, str]] = ()
+    in_front: str = ""
+    choosing: str = ""
+    plots: Sequence[Plot] = ()
+
+
+def build_search_view(found: SearchResult) -> SearchView:
     """Return what the templates show of a search."""
     title = found.plan.book.quantities[found.by].title  # of the objective
     layout = found.best[0] if found.best else found.nearest
     capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
-    picture = _build_plots(found, float(capacity / GIB))
-    return Data(
+    return SearchView(
         name=f"Layouts of {clean(found.plan.name or 'a plan')}",
-        status="ok" if found.best else "bad",
-        word="Layouts that fit" if found.best else "No layout fits",
+        word="" if found.best else "No layout fits",
         lead=describe_best(found),
         facts=compare_layouts(found),
         sentence=ranking.describe_count(found),
@@ -73,9 +102,7 @@ def build_search_view(found: SearchResult) -> Data:
         choosing=f"The best value of each setting, and how much worse ({title}) the best layout "
         "with another value is. In brackets: where the nearest of these loses most, and what "
         f"it saves if that makes up for half. {ranking.describe_modes(found)}".rstrip(),
-        picture=picture,
-        caption="" if picture is None else picture.caption,
-        version=__version__,
+        plots=_build_plots(found, float(capacity / GIB)),
     )
 
 
@@ -170,9 +197,45 @@ def explain_misfit(found: SearchResult) -> str:
     return ""
 
 
-def _build_ranking(found: SearchResult, front: bool) -> Data | None:
-    """Return the best layouts, or the front, as a table; None if there are none. Results first,
-    then ``choices``; ``differs`` lists the differences from the best."""
+class RankedLayout(Record):
+    """A row of a ranking.
+
+    Attributes:
+        label: its place in the ranking, or what else it is.
+        answers: its results, each with the head of its column.
+        behind: its loss against the best.
+        choices: its values of settings, each with whether the best has another one.
+        differs: the differences from the best.
+        why: what it loses most by.
+        best: whether it is the best.
+    """
+
+    label: str
+    answers: list[tuple[str, str]]
+    behind: str
+    choices: list[tuple[str, bool]]
+    differs: str
+    why: str
+    best: bool
+
+
+class Ranking(Table):
+    """Layouts as they are ranked: all columns as words and numbers, and the same as rows.
+
+    Attributes:
+        body: the rows by results, choices and differences.
+        answers, choices: heads of the columns of results and of settings.
+        lost: whether a row has what it loses most by.
+    """
+
+    body: Sequence[RankedLayout] = ()
+    answers: Sequence[str] = ()
+    choices: Sequence[str] = ()
+    lost: bool = False
+
+
+def _build_ranking(found: SearchResult, front: bool) -> Ranking | None:
+    """Return the best layouts, or the front, as a table; None if there are none."""
     if not found.best:
         return None
     rows, reasons = ranking.build_ranking(found, front)
@@ -187,7 +250,7 @@ def _build_ranking(found: SearchResult, front: bool) -> Data | None:
     first = next(row for row in rows[1:] if row[0] in FIRST)
     for row, (label, layout), why in zip(rows[1:], listed, reasons[1:], strict=True):
         body.append(
-            Data(
+            RankedLayout(
                 label=label,
                 answers=[(row[i], said if head[i] == by else head[i]) for i in answers],
                 behind=_format_loss(layout, found),
@@ -202,25 +265,24 @@ def _build_ranking(found: SearchResult, front: bool) -> Data | None:
     joined = [(*row, *([why] if lost else [])) for row, why in zip(rows, reasons, strict=True)]
     plain_head = [said if cell == by else cell for cell in head] + (
         ["loses most by"] if lost else [])  # fmt: skip
-    return Data(
-        title="", head=plain_head, rows=joined[1:], note="", wraps=lost, body=body,
-        answers=shown_head, choices=[head[i] for i in choices], lost=lost,
-    )  # fmt: skip
+    named = [head[i] for i in choices]
+    return Ranking("", plain_head, joined[1:], body=body, answers=shown_head, choices=named,
+                   lost=lost)  # fmt: skip
 
 
-def _build_plots(found: SearchResult, capacity: float) -> Data | None:
-    """Return two plots: a sample of all layouts, and the best close by; None if memory is the
-    objective. ``capacity``: of a device, GiB.
+def _build_plots(found: SearchResult, capacity: float) -> list[Plot]:
+    """Return two plots: a sample of all layouts, and the best close by; none if memory is the
+    objective.
 
     Args:
         found: the search, whose sampled points are drawn.
         capacity: memory of a device, GiB; 0 if unknown.
 
     Returns:
-        The plots with a caption and the legend of the marks in use.
+        The plots; the first has the caption of both, and the legend of the marks in use.
     """
     if found.by == MEMORY or not found.points:
-        return None
+        return []
     points = [((p.score, p.memory / GIB), p) for p in found.points if p.score > 0]
     least = min((at[0] for at, p in points if p.fits), default=min(at[0] for at, _ in points))
     top = max(ABOVE * capacity, 1.2 * min(at[1] for at, _ in points))
@@ -242,13 +304,7 @@ def _build_plots(found: SearchResult, capacity: float) -> Data | None:
         close = chart.Plane(around, names, (chart.tick, chart.tick))
     ends = [at for at, _ in kept] + ([(kept[0][0][0], capacity)] if capacity else [])
     whole = chart.Plane(ends, names, (chart.tick, chart.tick))
-    parts = [_build_plot(found, whole, "All layouts, a sample", kept, capacity, own, [])]
-    if close is not None:
-        corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
-        (left, low), (right, high) = (whole.at(whole.clamp_point(corner)) for corner in corners)
-        parts[0].window = f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
-        title = "The layouts of the table, close by"
-        parts.append(_build_plot(found, close, title, kept, capacity, own, drawn))
+    first = _build_plot(found, whole, "All layouts, a sample", kept, capacity, own, [])
     said = (
         [
             f"{len(points) - len(kept)} of {len(points)} sampled layouts lie beyond the axes: "
@@ -257,16 +313,22 @@ def _build_plots(found: SearchResult, capacity: float) -> Data | None:
         if len(points) > len(kept)
         else []
     )
+    parts, window = list[Plot](), ""
     if close is not None:
+        corners = (close.x_low, close.y_low), (close.x_high, close.y_high)
+        (left, low), (right, high) = (whole.at(whole.clamp_point(corner)) for corner in corners)
+        window = f"M{left:g} {low:g}H{right:g}V{high:g}H{left:g}Z"
+        title = "The layouts of the table, close by"
+        parts.append(_build_plot(found, close, title, kept, capacity, own, drawn))
         said.append("The dotted box is what is drawn beside it; numbers as in the table.")
     if own:
         inside = close is not None and close.is_inside(own)
         said.append("The ring is the plan's own layout" + (
             "." if inside or whole.is_inside(own) else f", beyond the axes at {chart.tick(own[0])} "
             f"{unit} and {chart.tick(own[1])} GiB."))  # fmt: skip
-        parts[0].rings = [whole.at(own)] if whole.is_inside(own) else []
     present = {p.front * "front" or ("some" if p.fits else "over") for _, p in kept}
-    return Data(parts=parts, caption=" ".join(said), states=[s for s in STATES if s[0] in present])
+    states = [state for state in STATES if state[0] in present]
+    return [replace(first, window=window, said=" ".join(said), states=states), *parts]
 
 
 def columns_of(
@@ -294,7 +356,7 @@ def columns_of(
 
 def close(
     found: SearchResult, others: Mapping[str, Layout], listed: Sequence[Layout]
-) -> Data | None:
+) -> Plot | None:
     """Build one plot for a narrow column: layouts near the best, each of which can be chosen.
 
     Args:
@@ -320,32 +382,23 @@ def close(
     front = [(_place_layout(one, found.by), Point(0, 0, True, True)) for one in found.front]
     part = _build_plot(found, plane, "", front, capacity, None, [])
     fronts = {at for at, _ in front}
-    part.dots = [
-        Data(
-            x=x,
-            y=y,
-            r=5,
-            take=number,
-            look="on" if at in fronts else "off",
-            text=f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: "
-            + ranking.name_layout(layout),
-        )
-        for number, (at, layout) in enumerate(zip(places, listed, strict=True))
-        if plane.is_inside(at) for x, y in [plane.at(at)]
-    ]  # fmt: skip
-    part.dots.sort(key=lambda dot: (dot.x, dot.y))
+    dots = []
+    for number, (at, layout) in enumerate(zip(places, listed, strict=True)):
+        if plane.is_inside(at):
+            look, name = "on" if at in fronts else "off", ranking.name_layout(layout)
+            text = f"{chart.tick(at[0])} {unit}, {chart.tick(at[1])} GiB: {name}"
+            dots.append((Label(*plane.at(at), text, look), number))
+    dots.sort(key=lambda dot: (dot[0].x, dot[0].y))
     there = {name: at for name, at in marked.items() if plane.is_inside(at)}
-    part.rings = [plane.at(at) for at in there.values()]
     plane.keep_free(there.values(), 9)
-    part.labels = plane.place_labels([(at, name) for name, at in there.items()], far=True)
-    cut = len(listed) - len(part.dots)
+    labels = plane.place_labels([(at, name) for name, at in there.items()], far=True)
+    rings, cut = [plane.at(at) for at in there.values()], len(listed) - len(dots)
     said = [f"{cut} lie beyond {chart.tick(plane.x_high)} {unit}."] if cut else []
     for name, at in marked.items():
         if name not in there:
             where = f"{chart.tick(at[0])} {unit} and {chart.tick(at[1])} GiB"
             said.append(f"{name[:1].upper()}{name[1:]} lies beyond the axes, at {where}.")
-    part.said = " ".join(said)
-    return part
+    return replace(part, dots=dots, rings=rings, best=labels, said=" ".join(said))
 
 
 def _place_layout(layout: Layout, by: str) -> chart.Point:
@@ -361,7 +414,7 @@ def _build_plot(
     capacity: float,
     own: chart.Point | None,
     drawn: list[tuple[str, Layout]],
-) -> Data:
+) -> Plot:
     """Build one plot: sample, front in steps, capacity, safety margin and the best layouts.
 
     Args:
@@ -388,22 +441,23 @@ def _build_plot(
         ("worst", worst and capacity / worst, "less than the safety margin"),
     ):
         if y and plane.y_low <= y <= plane.y_high:
-            lines.append(Data(look=look, y=plane.y(y), text=text, above=look == "capacity"))
+            lines.append((look, plane.y(y), text, look == "capacity"))
     best = [(label, _place_layout(layout, found.by)) for label, layout in drawn]
     inside = [at for at in front if plane.is_inside(at)]
     plane.keep_free([at for _, at in best])
-    return Data(
-        plane=plane.data,
+    return Plot(
+        plane.axes,
         title=title,
         lines=lines,
         marks={look: plane.dots(several) for look, several in looks.items() if several},
-        front=plane.draw_line(inside, steps=True),
+        line=plane.draw_line(inside, steps=True),
         rings=[plane.at(own)] if own and plane.is_inside(own) else [],
-        best=[Data(x=x, y=y, text=f"{label}: {chart.tick(at[0])}, {chart.tick(at[1])} GiB")
-              for label, at in best for x, y in [plane.at(at)]],
-        labels=plane.place_labels([(at, label) for label, at in best], far=True),
-        window="",
-    )  # fmt: skip
+        ends=[
+            Label(*plane.at(at), f"{label}: {chart.tick(at[0])}, {chart.tick(at[1])} GiB")
+            for label, at in best
+        ],
+        best=plane.place_labels([(at, label) for label, at in best], far=True),
+    )
 
 
 def format_search(found: SearchResult, front: bool = False) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import islice, product
@@ -16,7 +15,7 @@ from planner.base import numbers
 from planner.base.display import clean, columns, headline
 from planner.base.files import format_of, write_text
 from planner.base.numbers import GIB, exact_text, trim_zeros
-from planner.base.version import __version__
+from planner.base.sandbox import Record, computed_field
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import DEGREES, label_layout
@@ -25,10 +24,10 @@ from planner.questions.studies import COMPARISONS, summary
 from planner.questions.studies.axes import LAYOUT, StudyAxis, collect_keys
 from planner.questions.studies.points import COST, DEVICES, HOURS, MEMORY, STATES
 from planner.questions.studies.run import StudyOutcome
-from planner.questions.studies.study import DAYS, TASK
+from planner.questions.studies.study import DAYS, TASK, StudySpec
 from planner.report import chart
-from planner.report.elements import Table
-from planner.report.layout import Data, pick
+from planner.report.elements import Label, Plot, Table
+from planner.report.layout import HEADS, SEVERAL
 from planner.report.report import render_md, render_page
 from planner.report.sentences import (
     Parts,
@@ -53,28 +52,16 @@ MOST_JOINED = 24
 MOST_FREE = 300
 #: A deadline this many times beyond the plot is stated, not drawn.
 FAR = 4
-#: What several values of a key are called.
-SEVERAL = {
-    "training.tokens": "budgets of tokens", "training.sequence_length": "lengths of context",
-    DEVICES: "sizes of cluster", LAYOUT: "layouts", "model": "models", "plan": "plans",
-    "cluster.accelerator": "accelerators", "cluster.price": "prices",
-}  # fmt: skip
 #: Keys of the layout that the sentence names.
 SAID = (*(f"parallelism.{name}" for name in DEGREES if "_" not in name), "parallelism.zero")
 FITS, OPEN, TIGHT, NO = (STATES.index(state) for state in ("fits", "open", "tight", "no"))
-#: What templates read of a view as it is.
-SHOWN = (
-    "name", "notes", "version", "fingerprint", "limits", "money", "plans", "sentence", "axes",
-    "answers", "single", "basis", "tables", "nothing", "reasons", "command",
-)  # fmt: skip
 #: The unit of cost, or of GPU hours in its place.
 UNITS = {COST: "USD", HOURS: "GPU-hours"}
 SIZES = (("billion", 10**9), ("million", 10**6), ("thousand", 10**3))
 VENDORS = ("NVIDIA ", "AMD ", "Intel ", "Google ", "AWS ")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Record):
     """The best point at some places: the cheapest of those that fit in time.
 
     Attributes:
@@ -108,8 +95,7 @@ class Cell:
         return numbers.text(self.memory and self.memory / GIB, style="table")
 
 
-@dataclass(frozen=True)
-class TaskAnswer:
+class TaskAnswer(Record):
     """The plan that answers one task.
 
     Attributes:
@@ -121,19 +107,6 @@ class TaskAnswer:
     cell: Cell
     kind: str
     group: tuple[Cell, ...]
-
-
-#: How a sentence begins, by how the answer was chosen: {cheapest}, {task}, {deadline} are put in.
-HEADS = {
-    "in time": "{cheapest} within {deadline}{task}",
-    "late": "No plan that fits meets {deadline}{task}; fastest",
-    "knee": "Knee of {cost} against days{task}",
-    "cheapest": "{cheapest}{task}",
-    "both": "{cheapest} and fastest{task}",
-    "only": "{task}",
-    "room": "Least memory{task}",
-    "none": "Nothing fits{task}; nearest",
-}
 
 
 def find_front(cells: Iterable[Cell]) -> list[Cell]:
@@ -161,76 +134,70 @@ def find_knee(cells: Sequence[Cell]) -> Cell | None:
     return cells[best] if gain[best] > 1e-9 else None
 
 
-class StudyView:
+class StudyView(Record):
     """The contents of the page of a study; numbers are text already.
 
     Attributes:
-        outcome: the swept study.
-        roles: which dimensions are tasks, x and columns, and which have separate cells.
-        paid: the id of what is compared: total cost, or GPU hours where no plan has a price.
+        name, notes: of the study.
+        fingerprint: its hash.
+        limits: what its plans must satisfy.
+        deadlines: whether a task has a deadline.
+
         cells: the best point at each combination of places.
+        paid: the id of what is compared: total cost, or GPU hours where no plan has a price.
+        unit: of that.
         money: the unit of the tables, such as million USD.
         size: how many USD or GPU hours that unit is.
-        tasks: each task that has cells, with its answer.
-        lead: the last task; None if nothing can be evaluated.
     """
 
-    def __init__(self, outcome: StudyOutcome) -> None:
-        self.outcome = outcome
-        study, found = self.study, self.found = outcome.study, outcome.summary
-        self.name, self.notes = clean(study.name), clean(study.notes or "", 2000)
-        self.version, self.fingerprint = __version__, study.digest
-        self.limits = [str(limit) for limit in study.where]
-        self.roles = summary.choose_roles(study)
-        paid = next((q for q in (COST, HOURS) if any(map(_of(q), found.cells.values()))), COST)
-        self.paid, self.unit = paid, UNITS[paid]
-        self.cells = [
-            Cell(
-                tuple(int(place) for place in at.split(",") if place),
-                not kept[0][0] % 2, kept[1], kept[2], _of(DAYS)(kept), _of(paid)(kept),
-                _of(MEMORY)(kept),
-            )
-            for at, kept in found.cells.items()
-        ]  # fmt: skip
-        size, self.size = max((cell.paid or 0 for cell in self.cells), default=0), 1
-        self.money = self.unit
-        for name, one in SIZES:
-            if size >= one:
-                self.money, self.size = f"{name} {self.unit}", one
-                break
-        apart = [range(study.shape[d]) for d in self.roles.tasks]
-        made = (Task(self, places) for places in product(*apart))
-        #: Each task with its answer; the last one, which is mostly the largest, leads.
-        self.tasks = [task for task in made if task.cells]
-        self.lead = self.tasks[-1] if self.tasks else None
+    _study: StudySpec
+    _found: summary.Summary
+    _output: str | None
+    name: str
+    notes: str
+    fingerprint: str
+    limits: list[str]
+    deadlines: bool
+    _roles: summary.Roles
+    cells: list[Cell]
+    paid: str
+    unit: str
+    money: str
+    size: int
 
-    def to_data(self, drawn: bool) -> Data:
-        """Make what templates read; ``drawn`` with the charts, which only pages have."""
-        tasks = [task.to_data(drawn) for task in self.tasks]
-        return Data(
-            **vars(pick(self, (*SHOWN, "states") if drawn else SHOWN)),
-            tasks=tasks,
-            lead=tasks[-1] if tasks else None,
-            deadlines=bool(self.study.deadlines),
-            timed=self.lead is not None and any(cell.days for cell in self.lead.cells),
-        )
+    @computed_field
+    def tasks(self) -> list[Task]:
+        """Each task that has cells, with its answer."""
+        apart = [range(self._study.shape[d]) for d in self._roles.tasks]
+        made = (build_task(self, places) for places in product(*apart))
+        return [task for task in made if task.cells]
 
-    @property
+    @computed_field
+    def lead(self) -> Task | None:
+        """The last task, which is mostly the largest; None if nothing can be evaluated."""
+        return self.tasks[-1] if self.tasks else None
+
+    @computed_field
+    def timed(self) -> bool:
+        """Whether a plan of the last task has a time."""
+        return self.lead is not None and any(cell.days for cell in self.lead.cells)
+
+    @computed_field
     def plans(self) -> str:
         """The number of plans, by axis."""
         several = [
             exact_text(size)
             + f" {' and '.join(SEVERAL.get(axis.name, f'values of {axis.name}') for axis in axes)}"
-            for axes, size in zip(self.study.dimensions, self.study.shape, strict=True)
+            for axes, size in zip(self._study.dimensions, self._study.shape, strict=True)
             if size > 1
         ]
         said = f": {' × '.join(map(clean, several))}" if several else ""
-        return f"{exact_text(self.found.points)} plans{said}"
+        return f"{exact_text(self._found.points)} plans{said}"
 
-    @property
+    @computed_field
     def sentence(self) -> str:
         """The number of plans by outcome."""
-        found = self.found
+        found = self._found
         counts = {
             VERDICTS["fits"].says: found.fit - found.tight,
             VERDICTS["tight"].says: found.tight,
@@ -243,11 +210,11 @@ class StudyView:
         said += [f"{exact_text(others)} cannot be judged"] if others > 0 else []
         return ", ".join(said) or "none can be judged"
 
-    @cached_property
+    @computed_field
     def axes(self) -> list[tuple[str, str, str]]:
         """Each axis with its values, cut to the room there is, and their number."""
         rows = []
-        for axis in self.study.axes:
+        for axis in self._study.axes:
             texts = [label_of(axis, choice.label) for choice in axis.choices]
             if len(texts) > MOST_VALUES:
                 texts = [*texts[: MOST_VALUES - 2], "…", texts[-1]]
@@ -256,41 +223,41 @@ class StudyView:
 
     def name_dimension(self, number: int) -> str:
         """Return the name of a dimension."""
-        return " and ".join(clean(axis.name) for axis in self.study.dimensions[number])
+        return " and ".join(clean(axis.name) for axis in self._study.dimensions[number])
 
     def at(self, dimension: int, place: int) -> str:
         """Format the value of a dimension."""
-        axes = self.study.dimensions[dimension]
+        axes = self._study.dimensions[dimension]
         return ", ".join(label_of(axis, axis.choices[place].label) for axis in axes)
 
     def place(self, cell: Cell, dimension: int) -> int:
         """Return the index of a cell along a dimension with separate cells."""
-        return cell.places[self.roles.cells.index(dimension)]
+        return cell.places[self._roles.cells.index(dimension)]
 
     @property
     def collapsed(self) -> str:
         """The dimensions over which each cell is the best; empty if there are none."""
-        rest = [d for d, n in enumerate(self.study.shape) if n > 1 and d not in self.roles.cells]
+        rest = [d for d, n in enumerate(self._study.shape) if n > 1 and d not in self._roles.cells]
         return " and ".join(map(self.name_dimension, rest))
 
     def format_amount(self, value: float) -> str:
         """Format an amount in the unit of the tables."""
         return numbers.text(value / self.size, style="table")
 
-    @cached_property
-    def answers(self) -> Data | None:
+    @computed_field
+    def answers(self) -> Table | None:
         """The answer of each task, if there are more than two or each has one plan."""
         if len(self.tasks) < (2 if self.single else 3):
             return None
         head = ["", "Answer", "Plan", "Days", "5 to 95 %", headline(self.money), "GiB", "Memory"]
-        return Data(title="", head=head, rows=[task.row for task in self.tasks], note="")
+        return Table("", head, [task.row for task in self.tasks])
 
-    @cached_property
+    @computed_field
     def single(self) -> bool:
         """Whether each task has one plan, so that there is nothing to choose."""
         return all(len(task.cells) == 1 for task in self.tasks)
 
-    @property
+    @computed_field
     def basis(self) -> str:
         """The basis of intervals and of each kind of number."""
         found = [one for task in self.tasks for q in (DAYS, MEMORY)
@@ -315,7 +282,7 @@ class StudyView:
             said.append(f"Each point is the best over {self.collapsed}; the table has all.")
         return " ".join(said)
 
-    @cached_property
+    @computed_field
     def states(self) -> Parts:
         """The legend of the marks in use."""
         drawn = {
@@ -324,18 +291,18 @@ class StudyView:
         words = ((one.state, one.legend) for one in VERDICTS.values())
         return [(state, legend) for state, legend in words if STATES.index(state) in drawn]
 
-    @cached_property
+    @computed_field
     def tables(self) -> list[Table]:
         """For each value of an axis, how many plans fit and the best of each question."""
         found = []
         asked = {
             name: said for name, said in summary.QUESTIONS.items()
-            if any(name in best for places in self.found.best.values() for best in places.values())
+            if any(name in best for places in self._found.best.values() for best in places.values())
         }  # fmt: skip
-        for number, places in self.found.each.items():
+        for number, places in self._found.each.items():
             name, rows = self.name_dimension(int(number)), []
             for place, counts in places.items():
-                best = self.found.best[number].get(place, {})
+                best = self._found.best[number].get(place, {})
                 cells = [
                     BOOK.quantities[quantity].text(sign * best[question][0])
                     if question in best
@@ -352,68 +319,97 @@ class StudyView:
                 found.append(Table(f"By {name}", head, cut, note, style="num"))
         return found
 
-    @cached_property
+    @computed_field
     def nothing(self) -> list[str]:
         """The values with no plan that fits."""
         found = (
             f"{self.name_dimension(int(number))}: {self.at(int(number), int(place))}"
-            for number, places in self.found.each.items()
+            for number, places in self._found.each.items()
             for place, counts in places.items()
             if len(places) > 1 and not counts["fit"]
         )
         return list(islice(found, MOST_ROWS))
 
-    @cached_property
+    @computed_field
     def reasons(self) -> Parts:
         """The reasons of invalid points, the most common first."""
-        counted = sorted(self.found.reasons.items(), key=lambda item: (-item[1], item[0]))
+        counted = sorted(self._found.reasons.items(), key=lambda item: (-item[1], item[0]))
         return [(exact_text(count), clean(text)) for text, count in counted[:MOST_VALUES]]
 
-    @property
+    @computed_field
     def command(self) -> str:
         """The command that reproduces this page."""
-        name = self.study.document or "STUDY.yaml"
-        table = self.outcome.output or "study.csv"
+        name = self._study.document or "STUDY.yaml"
+        table = self._output or "study.csv"
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
 
 
-#: The view of a sweep; the formats of one comparison and the terminal share it.
-view_of = lru_cache(maxsize=1)(StudyView)
+@lru_cache(maxsize=1)
+def view_of(outcome: StudyOutcome) -> StudyView:
+    """Return the view of a sweep, which the formats of one comparison and the terminal share."""
+    study, found = outcome.study, outcome.summary
+    paid = next((q for q in (COST, HOURS) if any(map(_of(q), found.cells.values()))), COST)
+    cells = [
+        Cell(
+            tuple(int(place) for place in at.split(",") if place),
+            not kept[0][0] % 2, kept[1], kept[2], _of(DAYS)(kept), _of(paid)(kept),
+            _of(MEMORY)(kept),
+        )
+        for at, kept in found.cells.items()
+    ]  # fmt: skip
+    most, unit = max((cell.paid or 0 for cell in cells), default=0), UNITS[paid]
+    larger = ((f"{name} {unit}", size) for name, size in SIZES if most >= size)
+    money, size = next(larger, (unit, 1))
+    return StudyView(
+        study,
+        found,
+        outcome.output,
+        name=clean(study.name),
+        notes=clean(study.notes or "", 2000),
+        fingerprint=study.digest,
+        limits=[str(limit) for limit in study.where],
+        deadlines=bool(study.deadlines),
+        _roles=summary.choose_roles(study),
+        cells=cells,
+        paid=paid,
+        unit=unit,
+        money=money,
+        size=size,
+    )
 
 
-class Task:
+class TaskTable(Record):
+    """Cells of a task: values along x as rows, layouts as columns.
+
+    Attributes:
+        head, columns: heads of the first column, and of the others.
+        rows: the value, the cells (two lines and a style each) and the memory of each row.
+        alone: whether there is one column, beside which memory is shown.
+        note: what is left out; empty if nothing is.
+    """
+
+    head: str
+    columns: list[str]
+    rows: list[tuple[str, list[tuple[str, str, str]], str]]
+    alone: bool
+    note: str
+
+
+class Task(Record):
     """A task with the plans for it: the answer, its neighbours, chart and tables.
 
     Attributes:
-        view: the view of the whole study.
-        places: its index along each dimension of tasks.
         id: its anchor.
-        name: the values of these dimensions; empty in a study with one task.
+        name: the values of its dimensions; empty in a study with one task.
         cells: its cells.
         deadline: days; None without one.
     """
 
-    def __init__(self, view: StudyView, places: tuple[int, ...]) -> None:
-        self.view, self.places = view, places
-        role = view.roles
-        self.id = f"task-{'-'.join(map(str, places))}".rstrip("-")
-        self.name = ", ".join(
-            view.at(d, place) for d, place in zip(role.tasks, places, strict=True)
-        )
-        self.cells = [
-            cell for cell in view.cells
-            if all(view.place(cell, d) == p for d, p in zip(role.tasks, places, strict=True))
-        ]  # fmt: skip
-        deadlines = view.study.deadlines
-        place = places[0] if role.tasks and role.tasks[0] == 0 else 0
-        found = deadlines[place] if len(deadlines) > 1 else next(iter(deadlines), None)
-        self.deadline = None if found is None else float(found)
-
-    def to_data(self, drawn: bool) -> Data:
-        """Return what templates read; only the last task has its sentence."""
-        names = ("id", "name", "tables", *(("chart", "brief") if drawn else ()))
-        leads = ("lead", "facts") if self is self.view.lead else ()
-        return Data(**vars(pick(self, (*names, *leads))), along=bool(self.along))
+    _view: StudyView
+    id: str
+    name: str
+    cells: list[Cell]
+    deadline: float | None
 
     @cached_property
     def answer(self) -> TaskAnswer:
@@ -443,7 +439,7 @@ class Task:
     @cached_property
     def result(self) -> Result:
         """The answer, evaluated exactly as a plan of its own."""
-        return evaluate_plan(self.view.study.build_plan(self.answer.cell.point))
+        return evaluate_plan(self._view._study.build_plan(self.answer.cell.point))
 
     @property
     def within(self) -> str:
@@ -453,9 +449,9 @@ class Task:
     @cached_property
     def head(self) -> str:
         """The beginning of the sentence."""
-        cheap = "Cheapest" if self.view.paid == COST else "Fewest GPU-hours"
+        cheap = "Cheapest" if self._view.paid == COST else "Fewest GPU-hours"
         task = f" for {self.name}" if self.name else ""
-        cost = "cost" if self.view.paid == COST else "GPU-hours"
+        cost = "cost" if self._view.paid == COST else "GPU-hours"
         if self.answer.kind == "only":
             along = self.label_cell(self.answer.cell) if self.over_tasks else ""
             return headline(", ".join(filter(None, (self.name, along))) or "The plan")
@@ -465,12 +461,12 @@ class Task:
     @cached_property
     def subject(self) -> tuple[str, str]:
         """The plan of the answer: its devices, and the other axes."""
-        plan, study = self.result.plan, self.view.study
+        plan, study = self.result.plan, self._view._study
         labels, said = study.label_point(self.answer.cell.point), []
         varied = [axis for axis in study.axes if len(axis.choices) > 1]
         if any(key.startswith(LAYOUT) for key in collect_keys(varied)) or study.searches:
             said.append(f"as {label_layout(plan.get, SAID)}")
-        known = (*self.view.roles.tasks, *([self.view.roles.x or 0] if self.over_tasks else []))
+        known = (*self._view._roles.tasks, *([self._view._roles.x or 0] if self.over_tasks else []))
         tasks = {axis.name for d in known for axis in study.dimensions[d]}
         for axis in varied:
             layout = all(k.startswith(f"{LAYOUT}.") or k == LAYOUT for k in axis.keys)
@@ -478,14 +474,14 @@ class Task:
                 said.append(_name_value(axis, label_of(axis, labels[axis.name])))
         return format_devices(plan), ", ".join(said)
 
-    @cached_property
+    @computed_field
     def lead(self) -> Parts:
         """The sentence in parts, each with its style: b, small or none."""
         devices, rest = self.subject
         parts = [(f"{self.head}: ", ""), (devices, "b")]
         parts += [(f"{' ' if rest.startswith('as ') else ', '}{rest}", "")] if rest else []
         fits = self.answer.cell.state != NO
-        for quantity in (DAYS, self.view.paid) if fits else ():
+        for quantity in (DAYS, self._view.paid) if fits else ():
             if (found := self.result.get(quantity)) is not None:
                 parts += [(", ", ""), *build_interval(found, self._pick_unit(quantity))]
         memory, capacity = self.result.get(MEMORY), self.result.get(CAPACITY)
@@ -508,13 +504,13 @@ class Task:
         """Return the unit of GPU hours; None for other quantities."""
         return UNITS[HOURS] if quantity == HOURS else None
 
-    @cached_property
+    @computed_field
     def brief(self) -> str:
         """The answer in a few words, for the head of a chart."""
         head = self.head.replace(f" for {self.name}", "") if self.name else self.head
         values = [
             format_quantity(found, self._pick_unit(quantity))
-            for quantity in ((DAYS, self.view.paid) if self.answer.cell.state != NO else (MEMORY,))
+            for quantity in ((DAYS, self._view.paid) if self.answer.cell.state != NO else (MEMORY,))
             if (found := self.result.get(quantity)) is not None
         ]
         return f"{head[:1].lower()}{head[1:]}: {', '.join([self.subject[0], *values])}"
@@ -533,12 +529,12 @@ class Task:
             " ".join(filter(None, self.subject)),
             numbers.text(cell.days, style="table"),
             numbers.between(ends, text) if ends else "",
-            self.view.format_amount(cell.paid) if cell.paid else "–",
+            self._view.format_amount(cell.paid) if cell.paid else "–",
             cell.gib,
             VERDICTS[STATES[cell.state] or "open"].mark,
         ]
 
-    @cached_property
+    @computed_field
     def facts(self) -> list[Parts]:
         """The answer's neighbours, its memory, and whether its interval passes the deadline."""
         cell, found = self.answer.cell, []
@@ -599,8 +595,8 @@ class Task:
         saved = 1 - (other.paid or 0) / (cell.paid or 1) if other else 0
         if other is None or cell.state == TIGHT or saved < 0.005:
             return []
-        across = self.view.roles.columns
-        column = [] if across is None else [self._column(across, self.view.place(other, across))]
+        across = self._view._roles.columns
+        column = [] if across is None else [self._column(across, self._view.place(other, across))]
         said = ", ".join(filter(None, (self._name_cell(other), *column)))
         days, worth = (
             numbers.text(other.days or 0, "days"),
@@ -610,8 +606,8 @@ class Task:
 
     def _name_cell(self, cell: Cell) -> str:
         """Name a cell by its value along x, with the key."""
-        x, text = self.view.roles.x, self.label_cell(cell)
-        axes = self.view.study.dimensions[x or 0]
+        x, text = self._view._roles.x, self.label_cell(cell)
+        axes = self._view._study.dimensions[x or 0]
         if not text or len(axes) > 1 or not axes[0].numeric:
             return text
         return f"{text} devices" if axes[0].name == DEVICES else _name_value(axes[0], text)
@@ -619,9 +615,9 @@ class Task:
     def _describe_step(self, cell: Cell, other: Cell) -> str:
         """Return "Twice the devices" or "Half the devices" if that is the step along x, else
         nothing."""
-        view, x = self.view, self.view.roles.x
+        view, x = self._view, self._view._roles.x
         assert x is not None
-        axes = view.study.dimensions[x]
+        axes = view._study.dimensions[x]
         if len(axes) != 1 or axes[0].name != DEVICES:
             return ""
         mine, theirs = (axes[0].choices[view.place(c, x)].label for c in (cell, other))
@@ -631,27 +627,27 @@ class Task:
 
     def label_cell(self, cell: Cell) -> str:
         """Label a cell in the chart by its value along x."""
-        x = self.view.roles.x
+        x = self._view._roles.x
         if x is None:
             return ""
-        axes, text = self.view.study.dimensions[x], self.view.at(x, self.view.place(cell, x))
+        axes, text = self._view._study.dimensions[x], self._view.at(x, self._view.place(cell, x))
         bare = all(axis.numeric for axis in axes) and not self.over_tasks
         return text.split(" ")[0] if bare else text[:24]
 
     @property
     def over_tasks(self) -> bool:
         """Whether x is the task itself, so that no value is best."""
-        x = self.view.roles.x
-        return x is not None and any(map(TASK.match, collect_keys(self.view.study.dimensions[x])))
+        x = self._view._roles.x
+        return x is not None and any(map(TASK.match, collect_keys(self._view._study.dimensions[x])))
 
-    @cached_property
+    @computed_field
     def along(self) -> list[Cell] | None:
         """The cheapest cell at each value along x, of those as safe as the answer; None if a line
         through them has no meaning."""
-        view, x = self.view, self.view.roles.x
+        view, x = self._view, self._view._roles.x
         if x is None:
             return None
-        axes = view.study.dimensions[x]
+        axes = view._study.dimensions[x]
         if not all(axis.numeric for axis in axes) or self.over_tasks:
             return None
         best: dict[int, Cell] = {}
@@ -663,8 +659,8 @@ class Task:
         found = [best[place] for place in sorted(best)]
         return found if 1 < len(found) <= MOST_JOINED else None
 
-    @cached_property
-    def chart(self) -> Data | None:
+    @computed_field
+    def chart(self) -> Plot | None:
         """Cost against days: all cells, a line, the deadline; None with fewer than two points."""
         drawn = [cell for cell in self.cells if cell.drawn]
         usable = [c.drawn for c in drawn if c.state != NO] or [c.drawn for c in drawn]
@@ -677,10 +673,10 @@ class Task:
             inside.append((late, points[0][1]))
         else:
             late = None
-        unit = self.view.size
+        unit = self._view.size
         plane = chart.Plane(
             [(x, y / unit) for x, y in inside],
-            ("days of training", self.view.money),
+            ("days of training", self._view.money),
             (chart.tick, chart.tick),
         )
 
@@ -693,7 +689,8 @@ class Task:
             ends = []
         shapes = {NO: chart.CROSS, TIGHT: chart.TRIANGLE, OPEN: "h0", FITS: "h0"}
         marks = {
-            STATES[s]: plane.dots((at(c) for c in drawn if c.state == s), shapes[s]) for s in shapes
+            str(STATES[s]): plane.dots((at(c) for c in drawn if c.state == s), shapes[s])
+            for s in shapes
         }
         chosen = answer.cell if answer.cell.drawn and answer.cell.state != NO else None
         plane.keep_free(map(at, ends if len(drawn) > MOST_FREE else drawn))
@@ -704,7 +701,7 @@ class Task:
             interval = (one := self.result.get(DAYS)) and one.interval
             if interval:
                 low, high = (plane.clamp_point((float(b), at(chosen)[1])) for b in interval)
-                whisker = Data(left=plane.x(low[0]), right=plane.x(high[0]), y=plane.y(low[1]))
+                whisker = plane.x(low[0]), plane.x(high[0]), plane.y(low[1])
                 plane.keep_free([low, high])
             name = self.subject[0] if self.along else self.label_cell(chosen) or self.subject[0]
         named = ends if len(ends) <= MOST_LABELS else [ends[0], ends[-1]]
@@ -726,35 +723,30 @@ class Task:
         if self.deadline and late is None:
             side = "longer" if self.deadline < days[0] else "less"
             told.append(f"All take {side} than the {self.within} allowed.")
-        return Data(
-            plane=plane.data,
+        few = ends if len(ends) <= MOST_ROWS else []
+        return Plot(
+            plane.axes,
             marks={state: path for state, path in marks.items() if path},
             line=plane.draw_line(list(map(at, ends)), steps=self.along is None),
-            ends=[
-                Data(x=x, y=y, text=self._describe_cell(c))
-                for c in ends
-                for x, y in [plane.at(at(c))]
-            ]
-            if len(ends) <= MOST_ROWS
-            else [],
+            ends=[Label(*plane.at(at(c)), self._describe_cell(c)) for c in few],
             chosen=None if chosen is None else plane.at(at(chosen)),
             labels=plane.place_labels(wanted),
             best=best,
             whisker=whisker,
-            late=None if late is None else Data(x=plane.x(late), text=f"later than {self.within}"),
+            late=None if late is None else (plane.x(late), f"later than {self.within}"),
             said=" ".join(told),
         )
 
     def _describe_cell(self, cell: Cell) -> str:
         """Describe a cell, for its tooltip."""
-        paid = format_amount(cell.paid or 0, self.view.unit)
+        paid = format_amount(cell.paid or 0, self._view.unit)
         return f"{self.label_cell(cell)}: {numbers.text(cell.days or 0, 'days')}, {paid}"
 
-    @cached_property
-    def tables(self) -> list[Data]:
+    @computed_field
+    def tables(self) -> list[TaskTable]:
         """All cells as tables: values along x as rows, layouts as columns, as many at once as fit
         on a phone."""
-        view, role = self.view, self.view.roles
+        view, role = self._view, self._view._roles
         x, across = role.x, role.columns
         best: dict[tuple[int, int], Cell] = {}
         for cell in self.cells:
@@ -762,8 +754,8 @@ class Task:
             held = best.get(place)  # type: ignore[arg-type]
             if held is None or _rank_cell(cell) < _rank_cell(held):
                 best[place] = cell  # type: ignore[index]
-        rows = range(1 if x is None else view.study.shape[x])
-        places = range(1 if across is None else view.study.shape[across])
+        rows = range(1 if x is None else view._study.shape[x])
+        places = range(1 if across is None else view._study.shape[across])
         heads = [self._column(across, p) for p in places]
         firsts = {
             r: min((best[r, p] for p in places if (r, p) in best), key=_rank_cell, default=None)
@@ -771,38 +763,33 @@ class Task:
         }
         chosen = self.answer.cell
         kept = [r for r in rows if r < MOST_ROWS or (x is not None and r == view.place(chosen, x))]
-        found = []
+        found, note = list[TaskTable](), ""
+        head = _format_heading(view.name_dimension(x) if x is not None else "")
         for start in range(0, len(places), MOST_COLUMNS):
             some = places[start : start + MOST_COLUMNS]
             body = [
-                Data(
-                    head=view.at(x, r) if x is not None else "",
-                    cells=[self._build_cell(best.get((r, p)), chosen, firsts[r]) for p in some],
-                    memory=f.gib if (f := firsts[r]) else "–",
+                (
+                    view.at(x, r) if x is not None else "",
+                    [self._build_cell(best.get((r, p)), chosen, firsts[r]) for p in some],
+                    f.gib if (f := firsts[r]) else "–",
                 )
                 for r in kept
             ]
-            head = view.name_dimension(x) if x is not None else ""
-            found.append(
-                Data(
-                    head=_format_heading(head),
-                    columns=[heads[p] for p in some],
-                    rows=body,
-                    alone=across is None,
-                )
-            )
-        if len(kept) < len(rows):
-            found[-1].note = f"{len(kept)} of {len(rows)} rows are shown; the table has all."
+            if len(kept) < len(rows) and some[-1] == places[-1]:
+                note = f"{len(kept)} of {len(rows)} rows are shown; the table has all."
+            found.append(TaskTable(head, [heads[p] for p in some], body, across is None, note))
         return found
 
     def _column(self, across: int | None, place: int) -> str:
         """Return the head of a column."""
         if across is None:
-            return f"Days, and {self.view.money}"
-        text, axes = self.view.at(across, place), self.view.study.dimensions[across]
+            return f"Days, and {self._view.money}"
+        text, axes = self._view.at(across, place), self._view._study.dimensions[across]
         return _name_value(axes[0], text) if len(axes) == 1 and axes[0].numeric else text
 
-    def _build_cell(self, cell: Cell | None, chosen: Cell, first: Cell | None) -> Data:
+    def _build_cell(
+        self, cell: Cell | None, chosen: Cell, first: Cell | None
+    ) -> tuple[str, str, str]:
         """Build a cell of a table: two lines and a style.
 
         Args:
@@ -811,10 +798,10 @@ class Task:
             first: the best cell of the row.
         """
         if cell is None:
-            return Data(first="–", second="", look="none")
+            return "–", "", "none"
         memory = f"{cell.gib} GiB" if cell.memory else ""
         if cell.state == NO:
-            return Data(first="×", second=memory, look="no near" if cell is chosen else "no")
+            return "×", memory, "no near" if cell is chosen else "no"
         mark = "△ " if cell.state == TIGHT else ""
         look = "" if cell.in_time else "late"
         if cell is chosen:
@@ -822,9 +809,24 @@ class Task:
         elif cell is first and cell.state == FITS:
             look = f"first {look}".strip()
         if cell.days is None:
-            return Data(first=mark + (memory or "open"), second="", look=look)
-        paid = self.view.format_amount(cell.paid) if cell.paid else memory
-        return Data(first=mark + numbers.text(cell.days, style="table"), second=paid, look=look)
+            return mark + (memory or "open"), "", look
+        paid = self._view.format_amount(cell.paid) if cell.paid else memory
+        return mark + numbers.text(cell.days, style="table"), paid, look
+
+
+def build_task(view: StudyView, places: tuple[int, ...]) -> Task:
+    """Build a task; ``places`` are its index along each dimension of tasks."""
+    pairs = [*zip(view._roles.tasks, places, strict=True)]
+    deadlines = view._study.deadlines
+    place = places[0] if view._roles.tasks and view._roles.tasks[0] == 0 else 0
+    found = deadlines[place] if len(deadlines) > 1 else next(iter(deadlines), None)
+    return Task(
+        view,
+        id=f"task-{'-'.join(map(str, places))}".rstrip("-"),
+        name=", ".join(view.at(d, place) for d, place in pairs),
+        cells=[cell for cell in view.cells if all(view.place(cell, d) == p for d, p in pairs)],
+        deadline=None if found is None else float(found),
+    )
 
 
 def _rank_cell(cell: Cell) -> tuple[float, ...]:
@@ -877,12 +879,12 @@ def _name_value(axis: StudyAxis, text: str) -> str:
 
 def render_study_md(outcome: StudyOutcome) -> str:
     """Format the comparison as GitHub Markdown."""
-    return render_md("study.md.jinja", view=view_of(outcome).to_data(drawn=False))
+    return render_md("study.md.jinja", view=view_of(outcome))
 
 
 def render_study(outcome: StudyOutcome) -> str:
     """Format the comparison as one HTML file without scripts or requests."""
-    return render_page("study.html.jinja", view=view_of(outcome).to_data(drawn=True))
+    return render_page("study.html.jinja", view=view_of(outcome))
 
 
 #: Tasks whose plans a terminal lists.
@@ -898,9 +900,10 @@ def format_study(outcome: StudyOutcome) -> str:
         out += wrap_text(join_parts(fact), "  ")
     out += ["", *wrap_text(f"{view.plans}; {view.sentence}.")]
     if view.answers is not None:
-        head, *rows = [[row[0], *row[2:]] for row in (view.answers.head, *view.answers.rows)]
-        brief = [[row[0], row[1].partition(" as ")[0], *row[2:]] for row in rows]
-        out += ["", *columns([head, *brief], right=(2, 4, 5))]
+        rows = [
+            [task.row[0], task.row[2].partition(" as ")[0], *task.row[3:]] for task in view.tasks
+        ]
+        out += ["", *columns([["", *view.answers.head[2:]], *rows], right=(2, 4, 5))]
     else:
         for task in view.tasks[::-1][:LISTED]:
             out += ["", *lines] if (lines := _list_best(task)) else []
@@ -912,10 +915,10 @@ def format_study(outcome: StudyOutcome) -> str:
 
 def _list_best(task: Task) -> list[str]:
     """List the best plan at each value along x, for a terminal."""
-    view, row = task.view, task.along or find_front(task.answer.group)
+    view, row = task._view, task.along or find_front(task.answer.group)
     if not row:
         return []
-    layout = view.roles.columns
+    layout = view._roles.columns
     head = [
         task.name or "Plans",
         "days",

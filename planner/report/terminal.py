@@ -11,9 +11,8 @@ import unicodedata
 
 from planner.base.display import clean, columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.answer import PROCESS, Better, Overview, answer_of
+from planner.report.answer import PROCESS, Bar, Better, Headline, Overview, answer_of
 from planner.report.facts import list_warnings
-from planner.report.layout import Data
 from planner.results.lookup import KEY_FIGURES
 from planner.results.result import Result
 
@@ -107,11 +106,12 @@ def _format_advice(answer: Overview) -> list[str]:
     if advice is None:
         return []
     further = ["  Each is at most two changes away; plan.py search tries every layout."]
-    further += [f"  {advice.note}"] if advice.note else []
-    if advice.none:
-        return [*_wrap_indented(advice.none, ""), *further]
+    rows, none, note = advice
+    further += [f"  {note}"] if note else []
+    if none:
+        return [*_wrap_indented(none, ""), *further]
     title = "What would fit" if answer.status == "bad" else "To be safe"
-    return [*_format_layouts(title, advice.rows, answer.heads), *further]
+    return [*_format_layouts(title, rows, answer.heads), *further]
 
 
 def _format_layouts(title: str, rows: list[Better], units: tuple[str, str]) -> list[str]:
@@ -130,7 +130,7 @@ def _format_layouts(title: str, rows: list[Better], units: tuple[str, str]) -> l
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(*cells, head[1:], strict=True))
     lines, table = list[str](), [head]
     for row, numbers in zip(rows, cells, strict=True):
-        *above, last = _fold_text(row.changes, room - 2)
+        *above, last = _wrap_indented(row.changes, "", width=room - 2)
         table += [(f"  {part}", "", "", "", "", "") for part in above]
         table.append((f"  {last}", *numbers))
     answers = [i for i in range(len(head)) if any(row[i] not in ("", "–") for row in table[1:])]
@@ -140,11 +140,11 @@ def _format_layouts(title: str, rows: list[Better], units: tuple[str, str]) -> l
 
 def _list_numbers(answer: Overview) -> list[str]:
     """Format each number with its interval, drawn on one scale, and the id for `explain`."""
-    drawn = any(row.whisker for row in answer.numbers)
+    drawn = any(row.ends for row in answer.numbers)
     rows = [("", "", "5 to 95 %", "−50 %  +50 %", "")] if drawn else []
     for row in answer.numbers[:MOST_NUMBERS]:
         between = f"{row.low}–{row.high}" if row.low else ""
-        whisker = _draw_whisker(row) if row.whisker else ""
+        whisker = _draw_whisker(row) if row.ends else ""
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
         label = _cut_text(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
@@ -160,7 +160,7 @@ def _list_numbers(answer: Overview) -> list[str]:
     return lines
 
 
-def _draw_whisker(row: Data) -> str:
+def _draw_whisker(row: Headline) -> str:
     """Draw an interval on the common scale, ``WHISKER`` characters wide."""
     cells = list(" " * WHISKER)
     cells[0] = cells[-1] = "·"
@@ -168,20 +168,20 @@ def _draw_whisker(row: Data) -> str:
     def at(percent: str) -> int:
         return min(max(round(float(percent) / 100 * (WHISKER - 1)), 0), WHISKER - 1)
 
-    low, high = at(row.whisker.low), at(row.whisker.high)
+    low, high = map(at, row.ends)
     for place in range(low, high + 1):
         cells[place] = "─"
-    cells[low] = "←" if row.whisker.lower else "├"
-    cells[high] = "→" if row.whisker.higher else "┤"
+    cells[low] = "←" if row.beyond[0] else "├"
+    cells[high] = "→" if row.beyond[1] else "┤"
     if row.limit is not None:
         cells[at(row.limit)] = "│"
-    if row.whisker.assumed is not None:
-        cells[at(row.whisker.assumed)] = "○"
+    if row.assumed is not None:
+        cells[at(row.assumed)] = "○"
     cells[WHISKER // 2] = "●"
     return "".join(cells)
 
 
-def _draw_memory(bar: Data | None) -> list[str]:
+def _draw_memory(bar: Bar | None) -> list[str]:
     """Draw the memory of the fullest device as a bar, its parts below."""
     if bar is None:
         return []
@@ -207,7 +207,7 @@ def _draw_memory(bar: Data | None) -> list[str]:
     ]
 
 
-def _draw_step(bar: Data | None) -> list[str]:
+def _draw_step(bar: Bar | None) -> list[str]:
     """Draw a step as a bar, its parts below."""
     if bar is None:
         return []
@@ -266,28 +266,19 @@ def _put_at_ends(left: str, right: str) -> str:
     return f"{left}{' ' * max(WIDTH - _measure_width(left) - len(right), 2)}{right}"
 
 
-def _fold_text(text: str, width: int) -> list[str]:
-    """Wrap text to a width, between words."""
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and _measure_width(lines[-1]) + 1 + _measure_width(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
-
-
-def _wrap_indented(text: str, indent: str, between: str = " ") -> list[str]:
+def _wrap_indented(text: str, indent: str, between: str = " ", width: int = WIDTH) -> list[str]:
     """Wrap text to the terminal, with an indent on every line.
 
     Args:
         text: the text; none gives no lines.
         indent: the start of every line.
         between: where a line may break.
+        width: columns of a line.
     """
     lines, line = list[str](), ""
     for word in text.split(between) if text else ():
         more = f"{line}{between}{word}" if line else word
-        if _measure_width(indent + more) > WIDTH and line:
+        if _measure_width(indent + more) > width and line:
             lines.append(indent + line)
             line = word
         else:

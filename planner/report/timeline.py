@@ -13,35 +13,16 @@ from operator import attrgetter, itemgetter
 from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.base.numbers import format_column, format_shares
+from planner.base.sandbox import Record, computed_field
 from planner.report import lanes
 from planner.report.elements import Table
 from planner.report.lanes import LOOKS, ORDER
-from planner.report.layout import Data, pick
+from planner.report.layout import CALLED, LEGEND
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
 from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, simulate_step
 
 MOST = 16  # lanes that are seen at once
-#: What each look is called, and work on the critical path that is not its own word.
-LEGEND = {
-    "again": "recomputation",
-    "weights": "gradients of weights",
-    "update": "optimizer",
-    "exchange": "communication between passes",
-    "beside": "communication during passes, hidden or not",
-}
-CALLED = {
-    "recompute": "recomputation",
-    "send": "sending between stages",
-    "reduce": "reducing gradients",
-    "gather": "gathering weights",
-    "tied": "tied embeddings",
-    "contention": "work that traffic slows",
-    "dispatch": "dispatching tokens",
-    "combine": "combining tokens",
-    "offload": "copies to the host",
-    "fetch": "copies from the host",
-}
 WORK, IDLE = "at work", "idle in the pipeline bubble"
 SPACE = "\u00a0"  # at which no line ends
 ALIKE = 0.002  # of a step, by which stages differ that share a row
@@ -58,48 +39,50 @@ def build_step_view(result: Result) -> StepView | None:
         timeline = simulate_step(result)
     except PlanError:
         return None
-    made = StepView(timeline)
-    if result.assumes_utilisation:
-        made.said[2] += ASSUMED
-    return made
+    return StepView(timeline, ASSUMED if result.assumes_utilisation else "")
 
 
-class StepView:
-    """A simulated step over time, for a report.
+class StepView(Record):
+    """A simulated step over time, for a report."""
 
-    Attributes:
-        timeline: the simulated step.
-        title: its heading.
-        busiest: the stage that computes longest, counted from 0.
-        said: sentences on the busiest stage, on the critical path, and on the length of the step.
-    """
+    _timeline: Timeline
+    _note: str = ""
 
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
-        self.title = f"One step of {numbers.text(timeline.seconds, 's')} over time"
-        self.busiest = max(range(timeline.stages), key=timeline.busy.__getitem__)
-        self._spans = [list(found) for _, found in groupby(timeline.spans, itemgetter(0))]
-        #: What the busiest stage does, what the critical path is made of, and how long it takes.
-        self.said = [self._describe_stage(), self._describe_path(), self._compare_length()]
+    @computed_field
+    def title(self) -> str:
+        """Its heading."""
+        return f"One step of {numbers.text(self._timeline.seconds, 's')} over time"
 
-    def to_data(self, drawn: bool) -> Data:
-        """Make what templates read; ``drawn`` with the figures."""
-        figures = ("figures", "legend", "break_said") if drawn else ()
-        return pick(self, ("title", "said", "table", *figures))
+    @computed_field
+    def said(self) -> list[str]:
+        """What the busiest stage does, what the critical path is made of, and how long it takes."""
+        return [self._describe_stage(), self._describe_path(), self._compare_length() + self._note]
+
+    @cached_property
+    def _busiest(self) -> int:
+        """The stage that computes longest, counted from 0."""
+        return max(range(self._timeline.stages), key=self._timeline.busy.__getitem__)
+
+    @cached_property
+    def _spans(self) -> list[list[Span]]:
+        """What each stage does."""
+        return [list(found) for _, found in groupby(self._timeline.spans, itemgetter(0))]
 
     def _sum_parts(self, stage: int) -> dict[str, float]:
         """Return the seconds of a stage: work, exposed communication by kind, idle time."""
-        of = self.timeline
+        of = self._timeline
         return {WORK: of.busy[stage], **of.exposed[stage], IDLE: of.idle[stage]}
 
     def _describe_stage(self) -> str:
         """Describe how the busiest stage spends the step."""
-        which = f"Stage {self.busiest + 1}, the busiest" if self.timeline.stages > 1 else "The step"
-        return f"{which}: {_list_parts(self._sum_parts(self.busiest))}."
+        which = (
+            f"Stage {self._busiest + 1}, the busiest" if self._timeline.stages > 1 else "The step"
+        )
+        return f"{which}: {_list_parts(self._sum_parts(self._busiest))}."
 
     def _describe_path(self) -> str:
         """Describe the work on the critical path, and the stage with most of it."""
-        of, reached = self.timeline, 0.0
+        of, reached = self._timeline, 0.0
         spent, where = defaultdict[str, float](float), defaultdict[int, float](float)
         for span in of.critical:
             if span.start > reached:  # a part of what the stage computes meanwhile, or nothing
@@ -126,7 +109,7 @@ class StepView:
 
     def _compare_length(self) -> str:
         """Compare the simulated length of the step with that of the closed form."""
-        of = self.timeline
+        of = self._timeline
         more = of.closed / of.seconds - 1
         said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
         if abs(more) < 5e-4:
@@ -138,10 +121,10 @@ class StepView:
             )
         return said
 
-    @cached_property
+    @computed_field
     def table(self) -> Table:
         """Work, communication and idle time by stage; similar neighbours share a row."""
-        of, rows = self.timeline, list[tuple[list[int], dict[str, float]]]()
+        of, rows = self._timeline, list[tuple[list[int], dict[str, float]]]()
         for stage in range(of.stages):
             parts = self._sum_parts(stage)
             last = rows[-1][1] if rows else {}
@@ -171,35 +154,35 @@ class StepView:
     @cached_property
     def _axis(self) -> lanes.TimeAxis:
         """The axis of time that all lanes share."""
-        return lanes.choose_axis(self.timeline, self._spans)
+        return lanes.choose_axis(self._timeline, self._spans)
 
     @cached_property
     def _lanes(self) -> list[lanes.Lane]:
         """One lane per stage, or per stream of a single stage."""
-        if self.timeline.stages > 1:
+        if self._timeline.stages > 1:
             named = [(f"stage {i}", spans) for i, spans in enumerate(self._spans, 1)]
         else:
             streams = (COMPUTE, LINK, NETWORK, HOST)
             named = [(name, [s for s in self._spans[0] if s.stream == name]) for name in streams]
         return [lanes.build_lane(name, spans, self._axis) for name, spans in named if spans]
 
-    @cached_property
-    def figures(self) -> list[Data]:
+    @computed_field
+    def figures(self) -> list[lanes.Lanes]:
         """The lanes; of many first the outer stages and the busiest, then the others."""
         count = len(self._lanes)
         seen = list(range(count))
         if count > MOST:
-            seen = sorted({0, 1, self.busiest, count - 2, count - 1})
+            seen = sorted({0, 1, self._busiest, count - 2, count - 1})
         rest = [number for number in range(count) if number not in seen]
-        given = self.timeline, self._axis, self._lanes
+        given = self._timeline, self._axis, self._lanes
         first = lanes.draw_lanes(*given, seen, "timeline")
         return [first, lanes.draw_lanes(*given, rest, "timeline-rest")] if rest else [first]
 
-    @cached_property
-    def legend(self) -> list[Data]:
+    @computed_field
+    def legend(self) -> list[tuple[str, str]]:
         """The looks in use, each with its time per micro-batch on the busiest stage."""
         spent, batches = defaultdict[str, float](float), set()
-        for span in self._spans[self.busiest]:
+        for span in self._spans[self._busiest]:
             if span.micro_batch is not None and span.work in LOOKS:
                 spent[LOOKS[span.work]] += span.end - span.start
                 batches.add(span.micro_batch)
@@ -208,18 +191,18 @@ class StepView:
             runs = [run for lane in self._lanes for run in lane.runs.get(look, [])]
             if any(end - start > lanes.UNITS for start, end in runs):  # others nobody sees
                 each, words = spent[look] / len(batches), LEGEND.get(look, look)
-                if look == "exchange" and self.timeline.stages == 1:
+                if look == "exchange" and self._timeline.stages == 1:
                     words = look  # in a lane of its own, beside passes or between them
                 text = f"{words}, {numbers.text(each, 's')} a micro-batch" if each else words
-                rows.append(Data(look=look, words=text))
-        found = sorted(self.timeline.idle)
+                rows.append((look, text))
+        found = sorted(self._timeline.idle)
         idle = list(dict.fromkeys(numbers.text(each, "s") for each in found))
-        if found[-1] * 10**6 > self.timeline.seconds:  # less is left of sums of doubles
+        if found[-1] * 10**6 > self._timeline.seconds:  # less is left of sums of doubles
             spans = f"{idle[0]} to {idle[-1]}" if len(idle) > 1 else idle[0]
-            rows.append(Data(look="idle", words=f"idle, {spans} of a stage"))
+            rows.append(("idle", f"idle, {spans} of a stage"))
         return rows
 
-    @cached_property
+    @computed_field
     def break_said(self) -> str:
         """A sentence about what the lanes leave out."""
         axis = self._axis

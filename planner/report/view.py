@@ -8,38 +8,33 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.base import numbers
 from planner.base.display import clean, format_flow, headline
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text, format_column, format_shares
-from planner.base.version import __version__
+from planner.base.sandbox import Record, computed_field
 from planner.plans import error_bands
 from planner.questions.plan_questions import PlanAnswer
 from planner.questions.solve import questions
 from planner.report import facts, pictures, timeline
-from planner.report.answer import answer_of
-from planner.report.derivations import MANY, Derivations, label_entry
+from planner.report.answer import Overview, answer_of
+from planner.report.derivations import MANY, Derivation, Derivations, InputRow, label_entry
 from planner.report.elements import Link, Rows, Table
-from planner.report.layout import (
-    ANSWERS,
-    SECTIONS,
-    STEP,
-    Beside,
-    Data,
-    Section,
-    by_prefix,
-    get_prefix,
-    pick,
-)
+from planner.report.layout import ANSWERS, SECTIONS, STEP, Beside, Section, by_prefix, get_prefix
 from planner.report.resolved import make_page_link
+from planner.report.roofline import Roofline
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Summand
 from planner.results.verdict import UNFIT
+
+if TYPE_CHECKING:
+    from planner.report.searched import SearchView
 
 #: What a reference has: a name, or a document of ours that holds its own; and how it is cited.
 REFERENCE = re.compile(r"[A-Z]|datasheet|presets/|\bdocument\b")
@@ -49,66 +44,107 @@ SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 PRICES = {"reserved": "cluster.reserved_price"}
 LONGEST = 2000  # characters of a sentence on an answer
 QUIET = (False, None, 0, "none", "")
-#: What templates read of a view as it is.
-SAID = (
-    "name", "warnings", "version", "fingerprint", "asked", "limits", "layouts", "comparison",
-    "symbols", "inputs", "facts_sources", "references", "numbered", "accuracy", "agreements",
-    "command", "page_link",
-)  # fmt: skip
 
 
-class ReportView:
+class Block(Record):
+    """A part of a report with tables.
+
+    Attributes:
+        name: what it is about.
+        sentence: what is said of that.
+        tables: its tables.
+        notes: texts below them.
+    """
+
+    name: str
+    sentence: str
+    tables: list[Table]
+    notes: list[str]
+
+
+class SectionView(Record):
+    """A section of a report.
+
+    Attributes:
+        id, title: its anchor and its heading.
+        open: whether pages show it unfolded.
+        told: its head in pieces, each with whether it is a number.
+        sums, tables, compared, digits: its tables.
+        absent: quantities without a value, each with the reason.
+        moments, roofline, timeline: its figures.
+    """
+
+    id: str
+    title: str
+    open: bool
+    told: list[tuple[str, bool]]
+    sums: list[Table]
+    tables: list[Table]
+    compared: Table | None
+    digits: Table | None
+    absent: list[Link]
+    moments: pictures.MemoryFigure | None
+    roofline: Roofline | None
+    timeline: timeline.StepView | None
+
+
+class ReportView(Record):
     """The contents of a report, element by element.
 
     Attributes:
-        result: the result.
         answer: the first screen.
         name: the plan's name.
+        page_link: the address of a page with the plan; None without one.
         warnings: sentences with the quantity that each is about.
-        version, fingerprint: the version of the program, and the hash of the resolved input.
-        asked: the plan's questions and requirements, answered.
+        fingerprint: the hash of the resolved input.
+        answers: the plan's questions, answered.
+        required: its requirements: how each is met as a style, and a sentence.
         limits: how far the layout goes, one key at a time.
         derivations: how each quantity is computed.
     """
 
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        #: The first screen.
-        self.answer = answer_of(result)
-        self._plain = [q for q in result.quantities.values() if not q.entries]
-        #: What has a formula but not all facts that it needs, which stands in its section.
-        lacking = [i for i in result.absent if "[" not in i]
-        self._missing = [i for i in lacking if result[i].chosen is not None]
-        self.name, self.page_link = clean(result.plan.name), make_page_link(result.plan)
-        self.warnings = [Link(i, words) for i, words in facts.list_warnings(result)]
-        self.version, self.fingerprint = __version__, result.hash_input()
-        #: What the plan asks and requires, answered; how far it goes, one key at a time.
-        self.asked, self.limits = collect_answers(result), describe_limits(result)
-        self.derivations = Derivations(result)
-
-    def to_data(self, drawn: bool) -> Data:
-        """Make what templates read; ``drawn`` with the figures that only pages have."""
-        items = self.derivations.items
-        return Data(
-            **vars(pick(self, SAID)),
-            answer=self.answer.to_data(),
-            #: Of every quantity that has one its value, by its id.
-            values={i: quantity.value for i, quantity in self.result.quantities.items()},
-            sections=[
-                Data(**vars(one) | {"timeline": one.timeline and one.timeline.to_data(drawn)})
-                for one in self.sections
-            ],
-            derivations=items,
-            prefixes=[
-                Data(id=i, title=title, items=alike, opening=opening(alike), alike=by_base(alike))
-                for i, title, alike in by_prefix(items)
-            ],
-        )
+    _result: Result
+    _sources: dict[str, int]
+    answer: Overview
+    name: str
+    page_link: str | None
+    warnings: list[Link]
+    fingerprint: str
+    answers: list[Block]
+    required: list[tuple[str, str]]
+    limits: str
+    derivations: list[Derivation]
 
     @cached_property
-    def layouts(self) -> Any:
+    def _plain(self) -> list[Quantity]:
+        """The quantities of the plan as a whole."""
+        return [q for q in self._result.quantities.values() if not q.entries]
+
+    @computed_field
+    def values(self) -> dict[str, Any]:
+        """The value of every quantity that has one, by its id."""
+        return {i: quantity.value for i, quantity in self._result.quantities.items()}
+
+    @computed_field
+    def prefixes(self) -> list[tuple[str, str, str, list[Derivation]]]:
+        """The derivations by the prefix of their ids: that, its title, and what they begin with."""
+        groups = by_prefix(self.derivations)
+        return [(i, title, describe_opening(items), items) for i, title, items in groups]
+
+    @computed_field
+    def by_quantity(self) -> list[list[Derivation]]:
+        """The derivations of nonzero values by quantity, in the order of prefixes."""
+        found: dict[str, list[Derivation]] = {}
+        for _, _, items in by_prefix(self.derivations):
+            for item in items:
+                if not item.nothing:
+                    found.setdefault(item.base, []).append(item)
+        return list(found.values())
+
+    @computed_field
+    def layouts(self) -> SearchView | None:
         """The comparison with a search over all layouts; None if the plan has no search."""
-        plan = self.result.plan
+        plan = self._result.plan
         if plan.searched is None and plan.get("report.alternatives") != "search":
             return None
         from planner.questions.search.engine import scatter
@@ -118,12 +154,12 @@ class ReportView:
             return searched.build_search_view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
-            return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
+            return searched.SearchView(said)
 
-    @cached_property
-    def comparison(self) -> Data | None:
+    @computed_field
+    def comparison(self) -> Block | None:
         """Planned, measured and their ratio, if the plan has the log of a run."""
-        found = self.result.comparison
+        found = self._result.comparison
         if found is None:
             return None
         inside = {True: "inside", False: "outside", None: "–"}
@@ -146,31 +182,32 @@ class ReportView:
             looks=["", "n", "n", "n", "q", ""],
         )
         notes = [headline(note) for note in found.notes]
-        return Data(log=clean(found.log), format=found.format, table=table, notes=notes)
+        return Block(clean(found.log), found.format, [table], notes)
 
-    @cached_property
-    def symbols(self) -> list[Data]:
-        """The inputs of the formulas, each once: letter, values, meaning and origin."""
-        found: dict[str, Data] = {}
-        for item in self.derivations.items:
+    @computed_field
+    def symbols(self) -> list[InputRow]:
+        """The inputs of the formulas, each once, with all values."""
+        found: dict[str, tuple[InputRow, list[str]]] = {}
+        for item in self.derivations:
             for row in item.inputs:
-                held = found.setdefault(row.symbol, Data(**vars(row) | {"values": []}))
-                held.values += [v for v in row.value.split(", ") if v not in held.values]
-        for held in found.values():
-            held.value = ", ".join(held.values[:MANY]) + ", …" * (len(held.values) > MANY)
-        return list(found.values())
+                _, values = found.setdefault(row.symbol, (row, []))
+                values += [v for v in row.value.split(", ") if v not in values]
+        return [
+            replace(row, value=", ".join(values[:MANY]) + ", …" * (len(values) > MANY))
+            for row, values in found.values()
+        ]
 
-    @cached_property
-    def inputs(self) -> Data:
+    @computed_field
+    def inputs(self) -> Block:
         """Stated inputs first, then defaults that affect the result. Defaults that are off or none
         are only named; inputs of formulas are among the symbols."""
         stated, assumed = list[list[str]](), list[list[str]]()
         presets, quiet = 0, list[str]()
         decides = ("training.", "parallelism.", "time.", "cluster.")
-        notation = self.result.evaluation.book.notation.items()
+        notation = self._result.evaluation.book.notation.items()
         keys = {str(symbol): note.key for symbol, note in notation}
         printed = {keys[row.symbol] for row in self.symbols}
-        for entry in join_inputs(self.result.inputs):
+        for entry in join_inputs(self._result.inputs):
             row = [entry.key, format_input(entry), clean(entry.origin)]
             if entry.kind == "preset":
                 presets += 1
@@ -189,17 +226,15 @@ class ReportView:
             ("Defaults that affect the result; each key changes one", assumed),
         )
         head = ["Key", "Value", "From"]
-        return Data(
-            told=f"{len(stated)} from the plan, {presets} from presets; {len(assumed)} "
-            "defaults that affect the result",
-            tables=[Table(title, head, rows, style="i") for title, rows in tables if rows],
-            quiet=quiet,
-        )
+        told = f"{len(stated)} from the plan, {presets} from presets; {len(assumed)} defaults"
+        made = [Table(title, head, rows, style="i") for title, rows in tables if rows]
+        return Block("", f"{told} that affect the result", made, quiet)
 
-    @cached_property
-    def facts_sources(self) -> list[Data]:
-        """The sources of the documents' facts."""
-        plan = self.result.plan
+    @computed_field
+    def facts_sources(self) -> list[tuple[str, str, str, str, str, bool]]:
+        """The sources of the documents' facts: document, keys, text, address, note, and whether it
+        is confirmed."""
+        plan = self._result.plan
         cluster = plan.data.get("cluster") or {}
         accelerator, provider = cluster.get("accelerator") or {}, cluster.get("provider")
         prices = [
@@ -214,23 +249,18 @@ class ReportView:
             "accelerator": accelerator,
             "price": {"sources": prices},
         }
-        found: dict[tuple[str, ...], Data] = {}
+        found: dict[tuple[str, ...], tuple[str, str, str, str, str, bool]] = {}
         rows = ((what, row) for what, one in documents.items() for row in one.get("sources") or ())
         for what, row in rows:
             url, keys = str(row.get("url")), ", ".join(row.get("keys") or [row.get("kind") or ""])
-            entry = Data(
-                what=what,
-                keys=clean(keys),
-                text=clean(row["text"]),
-                url=url if url.startswith(("https://", "http://")) else "",
-                note=clean(row.get("note") or ""),
-                confirmed=row.get("confirmed") is not False,
-            )
-            found.setdefault((what, keys, entry.text), entry)
+            text, note = clean(row["text"]), clean(row.get("note") or "")
+            linked = url if url.startswith(("https://", "http://")) else ""
+            entry = what, clean(keys), text, linked, note, row.get("confirmed") is not False
+            found.setdefault((what, keys, text), entry)
         return list(found.values())
 
-    @cached_property
-    def sections(self) -> list[Data]:
+    @computed_field
+    def sections(self) -> list[SectionView]:
         """The sections with anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
         rest = tuple(dict.fromkeys(p for q in self._plain if (p := get_prefix(q.id)) not in named))
@@ -242,13 +272,14 @@ class ReportView:
         views = [self._build_section(section) for section in (ours, *SECTIONS, further)]
         return [view for view in views if view is not None]
 
-    def _build_section(self, section: Section) -> Data | None:
+    def _build_section(self, section: Section) -> SectionView | None:
         """Build a section; None if the plan has nothing to show in it."""
         quantities = {q.id: q for q in self._plain if get_prefix(q.id) in section.prefixes}
-        absent = [
-            Link(i, clean(self.result.absent[i]))
-            for i in self._missing
-            if get_prefix(i) in section.prefixes
+        result = self._result
+        absent = [  # what has a formula but lacks facts
+            Link(i, clean(why))
+            for i, why in result.absent.items()
+            if get_prefix(i) in section.prefixes and "[" not in i and result[i].chosen is not None
         ]
         sums = [table for base in section.sums for table in self._build_sums(base)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
@@ -256,13 +287,12 @@ class ReportView:
         rows = [q for q in (*first, *quantities.values()) if q.value or q.declared.own]
         if not (sums or compared or rows or absent):
             return None
-        told = [(words, i) for words, i in section.told if i in self.result]
+        told = [(words, i) for words, i in section.told if i in self._result]
         digits: Rows = [[headline(q.title), _link(q), _format_digits(q)] for q in rows]
         head = ["Quantity", "Value", "In full"]
-        return Data(
+        return SectionView(
             id=section.id,
             title=section.title,
-            short=section.title.partition(" ")[0].rstrip(","),
             open=section.open,
             told=self._build_heading(told) if told else [(f"{len(rows)} quantities", False)],
             sums=sums,
@@ -270,16 +300,16 @@ class ReportView:
             compared=_compare_ratios(compared) if compared else None,
             digits=Table("", head, digits, looks=["", "n", "n"]) if digits else None,
             absent=absent,
-            moments=pictures.plot_memory(self.result) if section.id == "memory" else None,
-            roofline=pictures.kernels(self.result) if section.id == "time" else None,
-            timeline=timeline.build_step_view(self.result) if section.id == "time" else None,
+            moments=pictures.plot_memory(self._result) if section.id == "memory" else None,
+            roofline=pictures.kernels(self._result) if section.id == "time" else None,
+            timeline=timeline.build_step_view(self._result) if section.id == "time" else None,
         )
 
     def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
         """Return the head of a closed section: some of its numbers, each with a label."""
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
-            text = facts.brief(self.result[identifier], False)
+            text = facts.brief(self._result[identifier], False)
             if text.startswith("−"):
                 text, words = text[1:], "too little"
             after = f" {words}" if words else ""
@@ -289,7 +319,7 @@ class ReportView:
     def _build_sums(self, base: str) -> list[Table]:
         """Return the instances of a sum, each as a table of its terms: of pipeline stages the
         slowest only, of a model's parts its layers, not embedding and head."""
-        found = [q for q in self.result.quantities.values() if q.base == base]
+        found = [q for q in self._result.quantities.values() if q.base == base]
         if base == SLOWEST and found:
             found = [max(found, key=lambda stage: stage.number)]
         tables = []
@@ -317,7 +347,7 @@ class ReportView:
         unit, texts = format_column([*values, quantity.value], quantity.unit)
         rows = Rows()
         for term, text, share in zip(terms, texts, format_shares(values), strict=False):
-            named = self.result.evaluation.book.quantities.get(term.id or "")
+            named = self._result.evaluation.book.quantities.get(term.id or "")
             label = clean((named and named.short) or term.label)
             rows.append([label, Link(term.id, text) if term.id else text, share])
         total = "Total", Link(quantity.id, texts[-1]), "100.0"
@@ -326,10 +356,10 @@ class ReportView:
     def _build_table(self, table: Beside) -> Table | None:
         """Return a table with a row per entry of an axis, such as scaling laws; cells may be empty.
         With one unit, only complete columns, and only for several entries."""
-        entries = self.result.list_entries(table.axis)
+        entries = self._result.list_entries(table.axis)
         if len(entries) < 1 + table.one_unit:
             return None
-        known = self.result.quantities
+        known = self._result.quantities
         found = {base: [known.get(f"{base}[{e.path}]") for e in entries] for base in table.columns}
         if table.one_unit:
             found = {base: column for base, column in found.items() if None not in column}
@@ -345,28 +375,27 @@ class ReportView:
         rows = [row for row in rows if any(not isinstance(cell, str) for cell in row)]
         if not rows:
             return None
-        named = self.result.evaluation.book.quantities
+        named = self._result.evaluation.book.quantities
         head = [table.head, *(named[base].short or base for base in found)]
         return Table(caption, head, rows, style="numeric", anchors=not table.one_unit)
 
-    @cached_property
+    @computed_field
     def references(self) -> list[tuple[int, str]]:
         """Numbered bibliography of the formulas' sources; sources such as "sum" are left out."""
-        found = [text for text in self.derivations.sources if REFERENCE.search(text)]
-        return [(self.derivations.sources[text], text) for text in found]
+        return [(n, text) for text, n in self._sources.items() if REFERENCE.search(text)]
 
-    @cached_property
+    @computed_field
     def numbered(self) -> dict[int, str]:
         """The short form of a long reference: authors and year."""
         brief = ((n, BRIEF.match(text), len(text)) for n, text in self.references)
         return {n: found[0] for n, found, size in brief if found and len(found[0]) < size - 20}
 
-    @cached_property
+    @computed_field
     def accuracy(self) -> Table | None:
         """The published runs behind the estimates of this report; None without estimates."""
-        settings, rows = self.result.evaluation.case.settings, Rows()
+        settings, rows = self._result.evaluation.case.settings, Rows()
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
-            quantity, found = self.result.get(base), intervals.find_basis(base, settings)
+            quantity, found = self._result.get(base), intervals.find_basis(base, settings)
             if quantity is None or found is None:
                 continue
             runs = clean(": ".join(filter(None, (found.kind, ", ".join(found.names)))))
@@ -381,7 +410,7 @@ class ReportView:
         head = ["Estimate", "Published runs", "Rows", "Sources", "From", "To"]
         return Table(title, head, rows, looks=["", "", "n", "n", "n", "n"]) if rows else None
 
-    @cached_property
+    @computed_field
     def agreements(self) -> list[Link]:
         """Other software with the same counts, for the quantities of this report."""
         return [
@@ -392,22 +421,22 @@ class ReportView:
                 else f"{row['cases']} cases within {numbers.text(row['worst'], style='share')}",
             )
             for row in error_bands.load_memory()["counted"]
-            if row["quantity"] in self.result
+            if row["quantity"] in self._result
         ]
 
-    @cached_property
+    @computed_field
     def command(self) -> str:
         """The command that reproduces this report."""
-        plan = self.result.document or "PLAN.yaml"
+        plan = self._result.document or "PLAN.yaml"
         words = ["python", "plan.py", plan]
-        found = self.result.comparison
+        found = self._result.comparison
         if found is not None:
             told = found.format == "step time"
             words[2:] = ["compare", plan, "--step-time" if told else "--log", found.log]
             words += ["--warm-up", str(found.warm_up)] if found.warm_up is not None else []
-        for key, text in self.result.plan.document.overrides:
+        for key, text in self._result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]
-        words += ["--no-defaults"] if self.result.plan.document.left_out else []
+        words += ["--no-defaults"] if self._result.plan.document.left_out else []
         return shlex.join(words)
 
 
@@ -434,36 +463,25 @@ def _compare_ratios(quantities: Sequence[Quantity]) -> Table:
     return Table("Conventions side by side", head, rows, looks=["", "n", "n", "q"])
 
 
-def by_base(items: Sequence[Data]) -> list[tuple[str, list[Data]]]:
-    """Group the derivations of nonzero values by quantity."""
-    found: dict[str, list[Data]] = {}
-    for item in items:
-        if not item.nothing:
-            found.setdefault(item.base, []).append(item)
-    return list(found.items())
-
-
-def opening(items: Sequence[Data]) -> str:
+def describe_opening(items: Sequence[Derivation]) -> str:
     """Return the first titles of a closed group of derivations."""
     titles = list(dict.fromkeys(item.title for item in items))
     return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
 
 
-def collect_answers(result: Result) -> Data:
+def collect_answers(result: Result) -> tuple[list[Block], list[tuple[str, str]]]:
     """Return the answers to the plan's questions, and whether its requirements are met."""
     asked = result.questions
     if asked is None:
-        return Data(answers=[], required=[])
+        return [], []
     statuses = {True: "ok", False: "bad", None: "unknown"}
     answers = [build_answer(clean(one.name), one) for one in asked.answers]
-    required = [
-        Data(status=statuses[one.holds], sentence=clean(one.sentence, LONGEST))
-        for one in asked.requirements
+    return answers, [
+        (statuses[one.holds], clean(one.sentence, LONGEST)) for one in asked.requirements
     ]
-    return Data(answers=answers, required=required)
 
 
-def build_answer(name: str, answer: PlanAnswer) -> Data:
+def build_answer(name: str, answer: PlanAnswer) -> Block:
     """Return the answer to a question as templates read it."""
     tables = [
         Table("", list(map(clean, head)), [list(map(clean, row)) for row in rows])
@@ -471,7 +489,7 @@ def build_answer(name: str, answer: PlanAnswer) -> Data:
     ]
     remarks = [clean(words, LONGEST) for words in answer.remarks]
     sentence = clean(answer.sentence, LONGEST)
-    return Data(name=name, sentence=sentence, tables=tables, remarks=remarks)
+    return Block(name, sentence, tables, remarks)
 
 
 def describe_limits(result: Result) -> str:
@@ -480,7 +498,7 @@ def describe_limits(result: Result) -> str:
     if result.verdict["state"] != "fits":
         return ""
     found = []
-    for question, words in ANSWERS:
+    for question, words in ANSWERS.items():
         try:
             answer = questions.ask(result.plan, question, with_layout="own", unbounded=True)
         except PlanError:
@@ -493,8 +511,24 @@ def describe_limits(result: Result) -> str:
     return ", ".join(found)
 
 
-#: The view of a result; the formats of one report share it.
-view_of = lru_cache(maxsize=1)(ReportView)
+@lru_cache(maxsize=1)
+def view_of(result: Result) -> ReportView:
+    """Return the view of a result, which the formats of one report share."""
+    derivations = Derivations(result)
+    answers, required = collect_answers(result)
+    return ReportView(
+        result,
+        derivations.sources,
+        answer=answer_of(result),
+        name=clean(result.plan.name),
+        page_link=make_page_link(result.plan),
+        warnings=[Link(i, words) for i, words in facts.list_warnings(result)],
+        fingerprint=result.hash_input(),
+        answers=answers,
+        required=required,
+        limits=describe_limits(result),
+        derivations=derivations.items,
+    )
 
 
 def join_inputs(entries: dict[str, Input]) -> list[Input]:

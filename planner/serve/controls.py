@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
 from planner.base.display import clean, headline
+from planner.base.sandbox import Record
 from planner.documents import json_schema, source
 from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import NAMED, about
 from planner.questions.domains import divisors
-from planner.report.layout import Data
 
 ACCELERATOR = "cluster.accelerator"
 #: What stands first on the planner's page, by the title of its group; all other keys of the schema
@@ -58,10 +58,47 @@ SIZES, BESIDE, LETTERS = 5, 4, 20
 POWERS = tuple(2**i for i in range(7))
 
 
+class Setting(Record):
+    """A control of the page.
+
+    Attributes:
+        key, id: the key of the plan, and the id of the control.
+        section: the group of keys.
+        kind: how a value is chosen: named, segments, choice, sizes, field.
+        label, help: what it is called, and what the schema says of it.
+        options: values that can be chosen, each as printed.
+        unit: of a number; empty without one.
+    """
+
+    key: str
+    id: str
+    section: str
+    kind: str
+    label: str
+    help: str
+    options: list[tuple[Any, str]]
+    unit: str
+
+
+class ShownValue(NamedTuple):
+    """What a control shows.
+
+    Attributes:
+        value: the value in the document, or None.
+        rule: its default.
+        sizes: neighbouring sizes that can be chosen; None if there are none.
+        idle: whether the plan has no use for the key.
+    """
+
+    value: str | None
+    rule: str
+    sizes: list[Any] | None
+    idle: bool
+
+
 @cache
-def list_settings() -> Mapping[str, Data]:
-    """Every key of the schema of plans that holds no mapping, by key: its label, what the schema
-    says of it, how it is chosen (``kind``: named, segments, choice, sizes, field)."""
+def list_settings() -> Mapping[str, Setting]:
+    """Return the control of every key of the schema of plans that holds no mapping."""
     found = {key: _make_setting(key) for key in ("model", "cluster", ACCELERATOR)}
     for key in _list_scalars("", json_schema.read_schema("plan")):
         if key not in found and not LEFT_OUT.match(key):
@@ -84,7 +121,7 @@ def _list_scalars(prefix: str, said: Any) -> Iterator[str]:
             yield key
 
 
-def _make_setting(key: str) -> Data:
+def _make_setting(key: str) -> Setting:
     """Return the control of a key: its kind, its choices and what it is called."""
     said = about(key)
     section = ".".join(key.split(".")[:-1][:2])
@@ -102,19 +139,19 @@ def _make_setting(key: str) -> Data:
     elif not options and (sized or key == "training.micro_batch"):
         kind = "sizes"
     unit = said.get("unit", "")
-    return Data(
+    return Setting(
         key=key, id="set-" + key.replace(".", "-"), section=section, kind=kind,
         label=LABELS.get(key) or headline(said.get("title") or name),
         help=clean(said.get("description", ""), 300), options=[*zip(options, words, strict=True)],
-        unit="" if unit in ("1", "") else unit, share=said.get("maximum") == 1,
+        unit="" if unit in ("1", "") else unit,
     )  # fmt: skip
 
 
-def list_sections() -> list[tuple[str, list[Data]]]:
+def list_sections() -> list[tuple[str, list[Setting]]]:
     """Every setting that is not among the usual ones, by the title of its section."""
     usual = {key for keys in USUAL.values() for key in keys}
     order = {"training": 0, "parallelism": 1, "memory": 2, "time": 3, "cluster": 4, "model": 5}
-    found: dict[str, list[Data]] = {}
+    found: dict[str, list[Setting]] = {}
     for key, one in list_settings().items():
         if key not in usual:
             found.setdefault(one.section, []).append(one)
@@ -128,7 +165,7 @@ def _name_section(section: str) -> str:
     return words or headline(section.replace("_", " ").replace(".", ", "))
 
 
-def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, Data]:
+def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, ShownValue]:
     """Return what the controls of some keys show.
 
     Args:
@@ -137,8 +174,7 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
         keys: dotted keys.
 
     Returns:
-        by key: the ``value`` in the document, or None; its default (``rule``); neighbouring
-        ``sizes``; whether the plan has no use for the key (``idle``).
+        what each control shows, by key.
     """
     experts = plan is None or plan.get("model.moe.experts") is not None
     found = {}
@@ -149,7 +185,7 @@ def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[
         own = plan.get(key) if plan is not None else None
         sizes = _list_values(plan, one, own) if one.kind == "sizes" and plan is not None else None
         idle = not experts and (key.startswith("model.moe.") or key.startswith("parallelism.exp"))
-        found[key] = Data(value=value, rule=rule, sizes=sizes, idle=idle and value is None)
+        found[key] = ShownValue(value, rule, sizes, idle and value is None)
     return found
 
 
@@ -172,7 +208,7 @@ def read_stated(text: Node | None, key: str) -> str | None:
     return layout.format_option(node.value if boolean else node.text or node.value)
 
 
-def _by_rule(plan: Plan, one: Data) -> str:
+def _by_rule(plan: Plan, one: Setting) -> str:
     """The value that a key has where the text does not state it, in words."""
     value = plan.get(one.key)
     if value is None or isinstance(value, Mapping):
@@ -185,7 +221,7 @@ def _by_rule(plan: Plan, one: Data) -> str:
     return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 
-def _list_values(plan: Plan, one: Data, value: Any) -> list[Any]:
+def _list_values(plan: Plan, one: Setting, value: Any) -> list[Any]:
     """The sizes of a degree around the one that it has, few enough to stand beside each other."""
     steps = sorted({*_list_sizes(plan, one.key), value} - {None})
     place = steps.index(value) if value in steps else 0

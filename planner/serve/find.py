@@ -26,11 +26,10 @@ from planner.plans.plan import NAMED, about, check_value
 from planner.questions.plan_questions import PlanAnswer, evaluate
 from planner.questions.search import choices
 from planner.questions.write_back import format_setting, list_answer_keys, of_searched, put_values
-from planner.report.layout import Data
 from planner.results.lookup import find_input, look_up
 from planner.results.verdict import VERDICTS
 from planner.serve import page
-from planner.serve.controls import list_settings
+from planner.serve.controls import Setting, list_settings
 from planner.serve.page import NAME, load_from_text
 
 Body = Mapping[str, Any]
@@ -94,11 +93,11 @@ def _load_field(body: Body, name: str = "text", searched: bool = False) -> Plan:
     return load_from_text(body[name], searched=searched)
 
 
-def _render_view(template: str, view: Any) -> str:
+def _render_fragment(template: str, **given: Any) -> str:
     """Render a fragment of the page."""
     from planner.report import report
 
-    return report.render_page(f"serve/{template}.jinja", view=view)
+    return report.render_page(f"serve/{template}.jinja", **given)
 
 
 def answer_search(body: Body) -> dict[str, Any]:
@@ -135,7 +134,8 @@ def answer_search(body: Body) -> dict[str, Any]:
         "Time is predicted for each layout; a plan that takes one keeps the utilisation that it "
         "assumes."
     )
-    view = Data(
+    html = _render_fragment(
+        "search",
         title=plan.book.quantities[by].title,
         lead=searched.describe_best(found),
         counted=ranking.describe_count(found),
@@ -143,20 +143,20 @@ def answer_search(body: Body) -> dict[str, Any]:
         picture=searched.close(found, marked, listed),
         heads=heads,
         rows=[
-            Data(
-                take=n,
-                label=str(n + 1) if found.best else "nearest",
-                numbers=numbers,
-                words=searched.list_differences(one, found) if n else ranking.name_layout(one),
-                marks=[name for name, own in marked.items() if _list_keys(own) == _list_keys(one)],
+            (
+                n,
+                str(n + 1) if found.best else "nearest",
+                [name for name, own in marked.items() if _list_keys(own) == _list_keys(one)],
+                numbers,
+                searched.list_differences(one, found) if n else ranking.name_layout(one),
             )
             for n, (one, numbers) in enumerate(zip(first, cells, strict=True))
         ],
-    )  # fmt: skip
+    )
     takes = [
         {"set": _sent(of_searched(plan, one)), "label": ranking.name_layout(one)} for one in listed
     ]
-    return {"html": _render_view("search", view), "takes": takes}
+    return {"html": html, "takes": takes}
 
 
 def _list_keys(layout: Any) -> list[Any]:
@@ -193,11 +193,13 @@ def answer_solve(body: Body) -> dict[str, Any]:
     if isinstance(found, Answer) and found.holds is not None:
         changes = _sent(list_answer_keys(plan, found))
     taken = [_format_setting(key, value) for key, value in changes.items() if value is not None]
-    view = Data(**vars(build_answer(clean(name, LONGEST), answer)), changes=taken)
+    html = _render_fragment(
+        "asked", answer=build_answer(clean(name, LONGEST), answer), changes=taken
+    )
     if changes and plan.name:  # the old name no longer fits
         changes["name"] = f"{plan.name.partition(' · ')[0]} · {name}"
     takes = [{"set": changes, "label": name}] if changes else []
-    return {"html": _render_view("asked", view), "takes": takes}
+    return {"html": html, "takes": takes}
 
 
 def answer_chart(body: Body) -> dict[str, Any]:
@@ -232,7 +234,7 @@ def answer_chart(body: Body) -> dict[str, Any]:
         rows = list(Study(study).rows())
     saved = "\n".join([*format_entries(document), ""])
     takes = [{"set": _sent({key: value}), "label": _format_setting(key, value)} for value in values]
-    html = _render_view("chart", _build_chart(plan, quantity, study, rows))
+    html = _render_fragment("chart", **_build_chart(plan, quantity, study, rows))
     points = [{"value": row[quantity], "verdict": row["verdict"]} for row in rows]
     return {"html": html, "points": points, "takes": takes, "study": saved}
 
@@ -284,58 +286,51 @@ def _sent(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {k: plain_text(one) if isinstance(one, Fraction) else one for k, one in written}
 
 
-def _build_chart(plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]) -> Data:
+def _build_chart(
+    plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the points of a study of one axis, for the template."""
     from planner.base.numbers import choose_unit
     from planner.report import chart
+    from planner.report.elements import Label, Plot
     from planner.report.searched import TALL
     from planner.report.study import label_of
 
     axis, declared = study.axes[0], plan.book.quantities[quantity]
     values = [study.build_document(n).get(axis.name) for n in range(study.size)]
-    body = [
-        Data(
-            take=n,
-            label=label_of(axis, axis.choices[n].label),
-            x=float(values[n]) if axis.numeric else float(n),
-            value=row[quantity],
-            text="–" if row[quantity] is None
-            else declared.text(Fraction(row[quantity])),
-            state=row["verdict"] or "open",
-            word=VERDICTS[row["verdict"]].word if row["verdict"] else "",
-            why=clean(row["reason"] or "", LONGEST),
-            own=values[n] == plan.document.get(axis.name),
-        )
-        for n, row in enumerate(rows)
-    ]  # fmt: skip
-    view = Data(title=headline(declared.title), key=axis.name, chart=None, rows=body)
-    known = [row for row in body if row.value is not None]
-    if len(known) < 2:
+    body, marks = list[tuple[Any, ...]](), dict[int, str]()
+    for n, row in enumerate(rows):
+        text = "–" if row[quantity] is None else declared.text(Fraction(row[quantity]))
+        word = VERDICTS[row["verdict"]].word if row["verdict"] else ""
+        label, why = label_of(axis, axis.choices[n].label), clean(row["reason"] or "", LONGEST)
+        own = values[n] == plan.document.get(axis.name)
+        body.append((n, label, text, row["verdict"] or "open", why or word, own))
+        marks[n] = ", ".join(filter(None, (f"{label}: {text}", word.lower())))
+    title = headline(declared.title)
+    view = {"title": title, "key": axis.name, "chart": None, "rows": body}
+    sizes = {n: Fraction(row[quantity]) for n, row in enumerate(rows) if row[quantity] is not None}
+    if len(sizes) < 2:
         return view
-    unit, size = choose_unit(max(abs(Fraction(row.value)) for row in known) or 1, declared.unit)
+    unit, size = choose_unit(max(map(abs, sizes.values())) or 1, declared.unit)
     if declared.share:
         unit, size = "%", Fraction(1, 100)
-    at = {row.take: (row.x, float(Fraction(row.value) / size)) for row in known}
-    words, own = {row.x: row.label for row in body}, [at[row.take] for row in known if row.own]
-    names = axis.name, view.title + (f", {unit}" if unit not in ("1", "–", "") else "")
-    ticks = [row.x for row in known]
+    x = [float(values[n]) if axis.numeric else float(n) for n in range(len(rows))]
+    at = {n: (x[n], float(value / size)) for n, value in sizes.items()}
+    words, own = {x[n]: body[n][1] for n in range(len(rows))}, [at[n] for n in at if body[n][-1]]
+    names = axis.name, title + (f", {unit}" if unit not in ("1", "–", "") else "")
+    ticks = [x[n] for n in at]
     plane = chart.Plane([*at.values()], names, (lambda x: words[x], chart.tick), ticks, TALL)
     plane.keep_free(at.values())
     shapes = {"no": chart.CROSS, "tight": chart.TRIANGLE, "open": "h0", "fits": "h0"}
-    kept = {state: [at[row.take] for row in known if row.state == state] for state in shapes}
-    view.chart = Data(
-        plane=plane.data,
+    kept = {state: [at[n] for n in at if body[n][3] == state] for state in shapes}
+    view["chart"] = Plot(
+        plane.axes,
         marks={state: plane.dots(some, shapes[state]) for state, some in kept.items() if some},
         line=plane.draw_line(sorted(at.values())) if axis.numeric else "",
         chosen=plane.at(own[0]) if own else None,
         best=plane.place_labels([(point, "this plan") for point in own], far=True),
-        dots=[
-            Data(x=x, y=y, r=10, take=row.take, look="hit",
-                 text=", ".join(filter(None, (f"{row.label}: {row.text}", row.word.lower()))))
-            for row in known for x, y in [plane.at(at[row.take])]
-        ],
+        dots=[(Label(*plane.at(at[n]), marks[n], "hit"), n) for n in at],
         states=[(state, VERDICTS[state].word.lower()) for state in ("tight", "no") if kept[state]],
-        late=None, ends=[], whisker=None, labels=[],
     )  # fmt: skip
     return view
 
@@ -350,39 +345,49 @@ def answer_why(body: Body) -> dict[str, Any]:
     plan, asked = _load_field(body), _read_field(body, "id")
     result = evaluate(plan)
     key = find_input(result, asked)
-    view = Data(id=key, about="", origin="", kind="", item=None, inputs=[], uses=[], line=None)
     if key is not None:
         one, notes = result.inputs[key], result.evaluation.book.notation.values()
         symbols = {note.symbol for note in notes if note.dotted == key}
         users = (
             q for q in result.quantities.values() if symbols & {use[0] for use in q.trace.uses}
         )
-        view.title, view.value, view.origin = key, format_input(one), clean(one.origin)
-        view.about = clean((schema.describe("plan", key) or {}).get("description", ""), LONGEST)
-        view.uses, view.line = group_links(users), _find_line(plan, key)
-        return {"html": _render_view("why", view), "id": view.id}
+        about = clean((schema.describe("plan", key) or {}).get("description", ""), LONGEST)
+        html = _render_fragment("why", id=key, title=key, value=format_input(one), about=about,
+                                known=clean(one.origin), line=_find_line(plan, key),
+                                uses=group_links(users))  # fmt: skip
+        return {"html": html, "id": key}
     alike = [one for one in result.quantities.values() if asked in (one.id, one.base)]
     quantity = alike[0] if alike else look_up(result, asked)
-    view.id, view.title, view.kind = quantity.id, headline(quantity.title), quantity.kind
+    title, several = headline(quantity.title), {q.base for q in quantity.uses if q.entries}
     if quantity.absent is not None:
-        view.value, view.about = "not answered", clean(quantity.absent, LONGEST)
-        return {"html": _render_view("why", view), "id": view.id}
+        why = clean(quantity.absent, LONGEST)
+        html = _render_fragment("why", id=quantity.id, title=title, known=quantity.kind,
+                                value="not answered", about=why)  # fmt: skip
+        return {"html": html, "id": quantity.id}
     items = Derivations(result, quantity.base)
     heading = items.headings.get(quantity.id, quantity.id)
-    view.id = quantity.base if len(alike) > 1 else quantity.id
-    view.item = next(item for item in items.items if item.id == heading)
-    view.item.shown = ""  # that is a table elsewhere in a report
-    view.value = f"{len(alike)} values" if view.id != quantity.id else format_interval(quantity)
-    view.uses = group_links(quantity.used_by)
-    several = {used.base for used in quantity.uses if used.entries}
-    view.inputs = [
-        Data(name=used.symbol_name, key=used.id, meaning=headline(used.title),
-             value=brief(used, False), origin=used.kind, line=None)
-        for used in quantity.uses if used.base not in several
-    ]  # fmt: skip
-    for row in describe_inputs(quantity):
-        view.inputs.append(Data(**vars(row), line=_find_line(plan, row.key)))
-    return {"html": _render_view("why", view), "id": view.id}
+    name = quantity.base if len(alike) > 1 else quantity.id
+    item = next(item for item in items.items if item.id == heading)
+    # Name, place, meaning, value and origin of each, with its line in the text.
+    inputs = [
+        (used.symbol_name, used.id, headline(used.title), brief(used, False), used.kind, None)
+        for used in quantity.uses
+        if used.base not in several
+    ] + [
+        (row.name, row.key, row.meaning, row.value, row.origin, _find_line(plan, row.key))
+        for row in describe_inputs(quantity)
+    ]
+    html = _render_fragment(
+        "why",
+        id=name,
+        title=title,
+        known=quantity.kind,
+        value=f"{len(alike)} values" if name != quantity.id else format_interval(quantity),
+        item=item,
+        inputs=inputs,
+        uses=group_links(quantity.used_by),
+    )
+    return {"html": html, "id": name}
 
 
 def _find_line(plan: Plan, key: str) -> int | None:
@@ -412,7 +417,8 @@ def answer_diff(body: Body) -> dict[str, Any]:
 
     before, after = (evaluate(_load_field(body, name)).to_json() for name in ("textA", "text"))
     found = diff_results("A", "B", before, after)
-    view = Data(
+    html = _render_fragment(
+        "diff",
         verdict=writing.state_verdict(found),
         told=writing.explain_diff(found),
         changes=found.changes,
@@ -420,7 +426,7 @@ def answer_diff(body: Body) -> dict[str, Any]:
         asked=writing.list_answers(found),
         also=writing.join_figures(found, LONGEST),
     )
-    return {"html": _render_view("diff", view), "sentence": writing.format_sentence(found)}
+    return {"html": html, "sentence": writing.format_sentence(found)}
 
 
 def take_keys(body: Body) -> dict[str, Any]:
@@ -439,7 +445,8 @@ def list_controls(body: Body) -> dict[str, Any]:
         quantities = list(evaluate(_load_field(body)).evaluation.book.quantities.values())
     except PlanError:  # what they are called is known once there is a plan
         quantities = []
-    view = Data(
+    find = _render_fragment(
+        "find",
         small=SMALL,
         margins=MARGINS,
         fixed=[(row.key, row.heading) for row in COLUMNS if row.key in KEYS],
@@ -448,10 +455,10 @@ def list_controls(body: Body) -> dict[str, Any]:
         quantities=[(q.id, headline(q.title)) for q in quantities if q.unit],
         controls=[(one.key, one.label) for one in list_settings().values() if _can_vary(one)],
     )
-    return {"find": _render_view("find", view), "chart": _render_view("charts", view)}
+    return {"find": find, "chart": _render_fragment("charts")}
 
 
-def _can_vary(setting: Data) -> bool:
+def _can_vary(setting: Setting) -> bool:
     """Decide whether a chart can be drawn over a control."""
     kinds = about(setting.key).get("type", ())
     numeric = {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}

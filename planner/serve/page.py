@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from planner.base import files, numbers, resources, units
 from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
+from planner.base.sandbox import Record
 from planner.documents import schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.engine.evaluate import Absent
@@ -30,11 +32,13 @@ from planner.report.answer import (
     COST,
     PROCESS,
     Overview,
+    Segment,
+    answer_of,
     build_segments,
     format_share,
     gib,
 )
-from planner.report.layout import DAYS, STEP, Data, pick, trim_key
+from planner.report.layout import DAYS, STEP, trim_key
 from planner.results.intervals import HEADROOM
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
@@ -89,7 +93,7 @@ def render_part(template: str, **given: Any) -> str:
     return render_page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
 
 
-def render_shell(text: str | None = None, site: Data | None = None) -> str:
+def render_shell(text: str | None = None, site: Mapping[str, Any] | None = None) -> str:
     """Render the page.
 
     Args:
@@ -264,22 +268,30 @@ def answer_plan(body: Body) -> dict[str, Any]:
     except PlanError as error:
         faults = [describe_fault(fault) for fault in error.faults]
         return {"faults": faults, "controls": _get_controls(text, None, body.get("keys"))}
-    first = Overview(evaluate(plan))
-    before = None
+    result, earlier, before = evaluate(plan), None, None
+    first, rows, differ = answer_of(result), list[ComparedRow](), dict[str, tuple[str, str]]()
     if isinstance(other, str):
         with suppress(PlanError):
-            before = Overview(evaluate(load_from_text(other)))
-    differ = {} if before is None else _compare_keys(str(other), before.result.plan, text, plan)
-    compared = None if before is None else _compare_answers(before, first, differ)
-    data, stages = first.to_data(further=False), _list_stages(first.result)
-    shown = render_part("answer.html", answer=data, compared=compared, stages=stages)
+            earlier = evaluate(load_from_text(other))
+    if earlier is not None:
+        before, differ = answer_of(earlier), _compare_keys(str(other), earlier.plan, text, plan)
+        rows = _compare_answers((earlier, result), (before, first))
+    changes = [f"{trim_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
+    shown = render_part(
+        "answer.html",
+        answer=first,
+        stages=_list_stages(result),
+        before=before,
+        rows=rows,
+        changes=[clean(one, 90) for one in changes][:8],
+    )
     return {
         "title": clean(plan.name or "A plan", 80),
         "status": first.status,
         "verdict": first.word,
         "sentence": first.text,
         "html": shown,
-        "strip": render_part("strip.html", answer=data),
+        "strip": render_part("strip.html", answer=first),
         "model": first.plan_line[0][2].removeprefix(", "),
         "controls": _get_controls(text, plan, body.get("keys")),
         "differ": [*differ],
@@ -296,7 +308,7 @@ def _get_controls(text: str, plan: Plan | None, keys: Any) -> dict[str, Any]:
     except PlanError:
         return {}
     found = controls.shown_in(root, plan, [*usual, *asked])
-    return {key: vars(one) for key, one in found.items()}
+    return {key: one._asdict() for key, one in found.items()}
 
 
 def _compare_keys(one: str, first: Plan, other: str, second: Plan) -> dict[str, tuple[str, str]]:
@@ -316,8 +328,9 @@ def _compare_keys(one: str, first: Plan, other: str, second: Plan) -> dict[str, 
     }
 
 
-def _list_stages(result: Result) -> list[Data]:
-    """Return the live tensors at the peak of each distinct stage, as shares of the capacity."""
+def _list_stages(result: Result) -> list[tuple[str, list[Segment], str, str]]:
+    """Return the live tensors at the peak of each distinct stage: its name, the parts of its bar,
+    their sum in GiB, and where the capacity is, in per cent."""
     from planner.report import pictures
 
     capacity, groups = result.get(CAPACITY), pictures.group_stages(result)
@@ -327,11 +340,13 @@ def _list_stages(result: Result) -> list[Data]:
     for one in groups:
         size, parts = one.peak
         whole = max(capacity.number, size)
-        segments = build_segments([(name, part, "") for name, part in parts.items() if part], whole)
-        for segment in segments:
-            segment.label += f" {gib(parts[segment.look])} GiB"
+        sizes = [(name, part, "") for name, part in parts.items() if part]
+        segments = [
+            replace(each, label=f"{each.label} {gib(parts[each.look])} GiB")
+            for each in build_segments(sizes, whole)
+        ]
         title, at = pictures.format_stages(one.stages), format_share(capacity.number, whole)
-        rows.append(Data(name=title, segments=segments, total=gib(size), at=at))
+        rows.append((title, segments, gib(size), at))
     return rows
 
 
@@ -340,17 +355,36 @@ ROWS = (DAYS, COST, PROCESS, "time.mfu", STEP)
 MORE = frozenset(("time.mfu", "time.hfu", "time.decode_tokens_per_second"))
 
 
-def _compare_answers(
-    before: Overview, after: Overview, differ: Mapping[str, tuple[str, str]]
-) -> Data:
+class ComparedRow(Record):
+    """A quantity of two plans.
+
+    Attributes:
+        id, label, unit: the quantity, and what its row is called.
+        values, between: both values and intervals as printed.
+        change, word: the relative change, and whether it is better or worse.
+        whiskers: of each plan, on one scale in per cent: the left end of its interval, the width
+            of that, the value, and the interval in words.
+    """
+
+    id: str
+    label: str
+    unit: str
+    values: list[str]
+    between: list[str]
+    change: str
+    word: str
+    whiskers: list[tuple[str, str, str, str]]
+
+
+def _compare_answers(results: Sequence[Result], answers: Sequence[Overview]) -> list[ComparedRow]:
     """Compare two answers: numbers, their change, intervals on one scale."""
     rows = []
-    figures = [{one.id: one for one in side.numbers} for side in (before, after)]
+    figures = [{one.id: one for one in answer.numbers} for answer in answers]
     ids = [one for one in figures[1] if one in figures[0] and one in ROWS] or [
         one for one in figures[1] if one in figures[0]
     ][:4]
     for one in ids:
-        sides = [side.result[one] for side in (before, after)]
+        sides = [result[one] for result in results]
         old, new = (Fraction(side.number) for side in sides)
         shown = [figures[i][one] for i in (0, 1)]
         relative = (new - old) / old if old else Fraction(0)
@@ -371,13 +405,13 @@ def _compare_answers(
             return format_share(Fraction(value) - low, span)
 
         whiskers = [
-            Data(low=at(end[0]), width=f"{float(at(end[1])) - float(at(end[0])):.2f}",
-                 at=at(side.number), said=f"{number.low} to {number.high}")
+            (at(end[0]), f"{float(at(end[1])) - float(at(end[0])):.2f}", at(side.number),
+             f"{number.low} to {number.high}")
             for side, end, number in zip(sides, ends, shown, strict=True)
         ]  # fmt: skip
         units = [number.unit for number in shown]
         rows.append(
-            Data(
+            ComparedRow(
                 id=one,
                 label=re.split(r",| at ", shown[1].label)[0],
                 unit=units[1],
@@ -391,19 +425,17 @@ def _compare_answers(
                 whiskers=whiskers,
             )
         )
-    changes = [f"{trim_key(key)} {old}→{new}" for key, (old, new) in differ.items()]
-    changes = [clean(one, 90) for one in changes][:8]
-    return Data(rows=rows, changes=changes, before=pick(before, ("memory", "step")))
+    return rows
 
 
 def compute_more(body: Body) -> dict[str, Any]:
     """Compute what takes longer: alternatives, sensitivity, and the choices of the usual settings
     that do not fit or are invalid."""
     result = evaluate(load_from_text(body["text"]))
-    data = Overview(result).to_data()
+    answer = answer_of(result)
     return {
-        "advice": render_part("advice.html", answer=data),
-        "html": render_part("more.html", answer=data),
+        "advice": render_part("advice.html", answer=answer),
+        "html": render_part("more.html", answer=answer),
         "refused": dict(_find_refused(result)),
     }
 

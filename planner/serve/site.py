@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import report_progress
-from planner.report.layout import Data
 from planner.serve import bodies, browser, page
 
 #: The version of Pyodide that the tests run, and where a page loads it that names no other copy.
@@ -56,7 +55,7 @@ def write_site(folder: str, pyodide: str = PYODIDE) -> None:
     found = dict(_copy_pyodide(Path(pyodide))) if copied else {}
     address = "pyodide/" if copied else pyodide.rstrip("/") + "/"
     archives = {name: f"{name}.zip" for name in ARCHIVES}
-    site = Data(pyodide=address, packages=archives, policy=POLICY)
+    site = {"pyodide": address, "packages": archives, "policy": POLICY}
     found["index.html"] = page.render_shell(site=site).encode()
     found["style.css"] = page.render_style().encode()
     for name in SCRIPTS:

@@ -16,7 +16,7 @@ from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import CUT, Space
-from planner.report.answer import Overview
+from planner.report.answer import answer_of
 from planner.results.result import evaluate_plan
 
 #: Of Megatron-LM's documentation and functional tests, with what each stage holds, by hand.
@@ -212,7 +212,7 @@ def test_virtual_stages_as_papers_print_them_are_cut_with_both_ends(
     first, *inner, last = pipeline.divide_layers(plan.model, plan.data["parallelism"], 1)
     assert (first, {*inner}, last) == PRINTED[model, stages, virtual]
     assert first + sum(inner) + last == len(plan.model.sequence)
-    said = [words for _, words, _ in Overview(evaluate_plan(plan)).plan_line]
+    said = [words for _, words, _ in answer_of(evaluate_plan(plan)).plan_line]
     assert "both ends counted as layers" in said
     ends = plans.variant(plan, {CUT: "ends"})
     assert pipeline.divide_layers(plan.model, ends.data["parallelism"], 1) == [first, *inner, last]

@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner import report as render
 from planner.book.quantity import BOOK
-from planner.report.answer import Overview
+from planner.report.answer import answer_of
 from planner.report.explain import explain
 from planner.report.terminal import format_summary
 from planner.results.result import DEFAULT_RATES, Result
@@ -66,7 +66,7 @@ def test_default_rates_are_called_so_and_nothing_that_nobody_assumed(
     text.append(format_summary(found))
     text += [explain(found, name) for name in OF_TIME]
     assert not any("assumed utilisation" in one for one in text)
-    notes = {row.id: row.note for row in Overview(found).numbers if row.id in OF_TIME}
+    notes = {row.id: row.note for row in answer_of(found).numbers if row.id in OF_TIME}
     assert notes and set(notes.values()) == {"" if calibrated else "default rates"}
     assert all((DEFAULT_RATES in " ".join(one.split())) != calibrated for one in text)
 
@@ -77,7 +77,7 @@ def test_default_rates_are_called_so_and_nothing_that_nobody_assumed(
 def test_the_other_time_is_called_by_its_name(card: str, use: str) -> None:
     """A prediction by default rates is no assumption, and what is assumed no prediction."""
     found = result(card, time={"mfu": 0.31, "use": use})
-    row = next(row for row in Overview(found).numbers if row.id == "time.mfu")
+    row = next(row for row in answer_of(found).numbers if row.id == "time.mfu")
     note = row.note.replace("\N{NO-BREAK SPACE}", " ")
     assert note.startswith("assumed; predicted: " if use == "assumed" else "assumed: 31.0 %")
     data = json.loads(json.dumps(found.to_json()))["quantities"]["time.mfu"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.report import chart, pictures, roofline, timeline
-from planner.report.layout import Data
+from planner.report.elements import Label
 from planner.report.report import _make_environment
 from planner.results import intervals
 from planner.results.result import Result
@@ -87,16 +88,17 @@ def test_parts_add_up_to_what_is_live(result: Result) -> None:
         heights = [0.0] * len(figure.moments)
         for path in panel.shapes.values():
             for x, high in re.findall(r"M([\d.]+) [\d.]+v-([\d.]+)", path):
-                wide = min(pictures.WIDEST, (figure.right - figure.left) / len(heights))
-                heights[int((float(x) - figure.left) / wide)] += float(high)
+                axes = figure.axes
+                wide = min(pictures.WIDEST, (axes.right - axes.left) / len(heights))
+                heights[int((float(x) - axes.left) / wide)] += float(high)
         both = zip(heights, panel.sizes, strict=True)
         pace += [high / float(text) for high, text in both if high > 20]
-        assert sum(top.peak for top in panel.tops) == 1
+        assert sum(top.look == "b" for top in panel.tops) == 1
     assert max(pace) <= 1.03 * min(pace)
     peak = max(result.list_entries("stage"), key=lambda e: result[f"memory.peak[{e.path}]"].number)
     most = max(figure.panels, key=lambda panel: "fullest" in panel.note)
     said = result[f"memory.peak[{peak.path}]"].number / 2**30
-    top = next(top for top in most.tops if top.peak)
+    top = next(top for top in most.tops if top.look == "b")
     assert float(top.text) == pytest.approx(float(said), rel=0.01)
 
 
@@ -104,8 +106,8 @@ def test_columns_stand_to_scale() -> None:
     """By hand: half of the most is half as high; the capacity is a line where it is near."""
     stages = [[[("weights", 40), ("activations", 40)]], [[("weights", 40)]]]
     figure = pictures.build_panels(stages, [["80"], ["40"]], 100.0, 1.0)
-    whole = figure.bottom - figure.top
-    assert figure.limit == figure.top
+    whole = figure.axes.bottom - figure.axes.top
+    assert figure.limit == figure.axes.top
     assert figure.panels[0].shapes["weights"] == figure.panels[1].shapes["weights"]
     assert re.findall(r"v-([\d.]+)", figure.panels[0].shapes["activations"]) == [f"{0.4 * whole:g}"]
     assert [label.text for label in figure.panels[0].labels] == ["weights", "activations"]
@@ -158,46 +160,46 @@ KERNELS = st.lists(
 @given(KERNELS)
 def test_labels_do_not_overlap(kernels: list[tuple[float, float, int]]) -> None:
     peak, bandwidth = 989e12, 3.35e12
-    dots = [
-        Data(label="k" * size, own=False, intensity=at, rate=share * min(peak, at * bandwidth))
-        for at, share, size in kernels
-    ]
+    dots = [Label(at, share * min(peak, at * bandwidth), "k" * size) for at, share, size in kernels]
     figure = roofline.place_kernels(peak, bandwidth, dots)
-    boxes = [roofline.get_label_box(dot) for dot in figure.dots]
+    boxes = [roofline.get_label_box(label) for _, label, _ in figure.dots]
     for one, other in combinations(boxes, 2):
         assert not chart.has_overlap(one, other)
     for left, top, right, bottom in boxes:
-        assert left >= 0 and right <= figure.width and top >= 0 and bottom <= figure.height
+        assert (
+            left >= 0 and right <= figure.axes.width and top >= 0 and bottom <= figure.axes.height
+        )
 
 
 def test_kernels_stand_at_their_rates() -> None:
     """A kernel at the roof touches it: below the ridge the bandwidth, above it the peak."""
     peak, bandwidth = 1000e12, 2e12  # the ridge is at 500
     dots = [
-        Data(label=str(at), own=False, intensity=at, rate=min(peak, at * bandwidth) / part)
+        Label(at, min(peak, at * bandwidth) / part, str(at))
         for at, part in ((50, 1), (500, 1), (2000, 1), (2000, 4))
     ]
     figure = roofline.place_kernels(peak, bandwidth, dots)
-    low, ridge, high, quarter = figure.dots
-    assert low.y == low.roof and ridge.y == ridge.roof == high.y == high.roof
+    low, ridge, high, quarter = (dot for dot, _, _ in figure.dots)
+    roofs = [roof for _, _, roof in figure.dots]
+    assert [low.y, ridge.y, ridge.y, high.y] == roofs and ridge.y == high.y
     decade_x, decade_y = ridge.x - low.x, low.y - ridge.y
     assert high.x - ridge.x == pytest.approx(decade_x * math.log10(4), abs=0.3)
     assert quarter.y - high.y == pytest.approx(decade_y * math.log10(4), abs=0.3)
-    assert quarter.roof == high.y
 
 
 def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
     given = "presets/llama70b_h100x1024.yaml"
     part = pictures.kernels(planner.load(given).evaluate())
-    assert part is not None and part.figure.dots[-1].own
+    assert part is not None and part.dots[-1][0].look == "own"
     assert (
         pictures.kernels(
             planner.load(given, set={"time.mfu": 0.4, "time.use": "assumed"}).evaluate()
         )
         is None
     )
-    part.figure.dots[0].label = part.layer = "<b>"
-    text = figures("roof", part)
+    dot, label, roof = part.dots[0]
+    hostile = replace(part, layer="<b>", dots=[(dot, replace(label, text="<b>"), roof)])
+    text = figures("roof", hostile)
     assert "<b>" not in text and "&lt;b&gt;" in text
 
 
@@ -207,10 +209,10 @@ def test_the_roof_is_left_out_where_utilisation_is_assumed() -> None:
 @pytest.mark.slow
 def test_a_timeline_is_light() -> None:
     made = timeline.build_step_view(planner.load("presets/gpt3_a100x1024.yaml").evaluate())
-    assert made is not None and made.timeline.stages == 8
-    text = figures("timeline", made.to_data(drawn=True))
+    assert made is not None and made._timeline.stages == 8
+    text = figures("timeline", made)
     assert len(text) < 25_000 and 'role="img"' in text
-    looks = [row.look for row in made.legend]
+    looks = [look for look, _ in made.legend]
     assert len(looks) == len(set(looks))
 
 

@@ -31,8 +31,8 @@ from planner.base.display import clean
 from planner.base.errors import PlanError
 from planner.base.numbers import format_column, format_digits, format_shares
 from planner.plans import error_bands as bands
-from planner.report.answer import Overview
-from planner.report.view import ReportView
+from planner.report.answer import answer_of
+from planner.report.view import view_of
 from planner.results import intervals
 from planner.results.result import Result
 
@@ -266,7 +266,7 @@ def one_screen(text: str) -> None:
 
 def test_every_key_figure_is_in_the_json(result: Result) -> None:
     known = json.loads(to_json(result))["quantities"]
-    figures = Overview(result).numbers
+    figures = answer_of(result).numbers
     assert figures and all(figure.id in known for figure in figures)
 
 
@@ -322,8 +322,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
     assert moved <= allowed, sorted(moved - allowed)[:5]
     # In the report, the derivations of all others stay as they are, byte for byte.
     old, new = derivations(unchanged), derivations(to_markdown(after))
-    headings = ReportView(before)
-    free = {headings.result[i].base for i in allowed}
+    free = {before[i].base for i in allowed}
     assert {name for name in old if old[name] != new.get(name)} <= free
 
 
@@ -594,7 +593,7 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = evaluate(LLAMA, {"time.mfu": "null"})
-    time = next(section for section in ReportView(result).sections if section.id == "time")
+    time = next(section for section in view_of(result).sections if section.id == "time")
     totals = [table.total[1].id for table in time.sums]
     assert totals[:2] == ["time.micro_batch", "time.stage[3]"]
     assert time.sums[1].title.endswith("stage 4 of 4")  # which holds the head

@@ -63,7 +63,7 @@ def test_labels_lie_inside_and_on_no_other(points: list[tuple[float, float]], fa
     ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
     labels = plane.place_labels([(point, str(n)) for n, point in enumerate(points)], far=far)
     boxes = [
-        (one.x - wide * ends[one.anchor], one.y - chart.LINE, wide)
+        (one.x - wide * ends[one.look], one.y - chart.LINE, wide)
         for one in labels for wide in [chart.LETTER * len(one.text)]
     ]  # fmt: skip
     for (x, y, wide), (other, below, width) in combinations(boxes, 2):
@@ -75,18 +75,18 @@ def test_labels_lie_inside_and_on_no_other(points: list[tuple[float, float]], fa
 
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=20))
 def test_ticks_are_inside_and_grow(points: list[tuple[float, float]]) -> None:
-    plane = chart.Plane(points, ("x", "y"), (chart.tick, chart.tick))
+    axes = chart.Plane(points, ("x", "y"), (chart.tick, chart.tick)).axes
     for ticks, low, high in (
-        (plane.x_ticks, plane.left, plane.right),
-        ([*reversed(plane.y_ticks)], plane.top, plane.bottom),
+        (axes.x_ticks, axes.left, axes.right),
+        ([*reversed(axes.y_ticks)], axes.top, axes.bottom),
     ):
-        places = [tick.at for tick in ticks]
+        places = [at for at, _ in ticks]
         assert places == sorted(places) and all(low - 0.1 <= at <= high + 0.1 for at in places)
 
 
 def swept(**document: Any) -> tuple[str, study.StudyView]:
     found = planner.load_study({"base": LLAMA, "axes": DEVICES, **document}).sweep()
-    return " ".join(str(found).split()), study.StudyView(found.outcome)
+    return " ".join(str(found).split()), study.view_of(found.outcome)
 
 
 def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:
@@ -99,8 +99,8 @@ def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:
     rows = [row for row in planner.load_study({"base": LLAMA, "axes": axes}) if row["verdict"]]
     assert drawn + missing == len({(r["time.training_days"], r["cost.total"]) for r in rows})
     there = {(r["cluster.devices"], r["parallelism.tensor"]) for r in rows}
-    cells = [one for table in task.tables for row in table.rows for one in row.cells]
-    assert len(cells) == 4 * 3 and sum(one.look != "none" for one in cells) == len(there)
+    cells = [one for table in task.tables for _, row, _ in table.rows for one in row]
+    assert len(cells) == 4 * 3 and sum(look != "none" for _, _, look in cells) == len(there)
 
 
 def test_without_a_plan_in_time_the_soonest_leads() -> None:

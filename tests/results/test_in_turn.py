@@ -10,7 +10,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.documents.source import preset_names
 from planner.questions import loading
-from planner.report.answer import Overview
+from planner.report.answer import answer_of
 from planner.results.in_turn import keep_graphs
 from planner.results.result import Result, evaluate_plan
 
@@ -36,7 +36,7 @@ CHANGES: dict[str, list[Any]] = {
 
 def said(result: Result) -> Any:
     """All that a result and its first screen say."""
-    first = Overview(result)
+    first = answer_of(result)
     return result.to_json(), first.text, first.numbers, first.memory, first.step, first.plan_line
 
 

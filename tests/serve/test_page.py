@@ -19,7 +19,7 @@ from planner.base.errors import PlanError
 from planner.documents import yaml_nodes
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
-from planner.report.answer import Overview, gib
+from planner.report.answer import answer_of, gib
 from planner.results.in_turn import keep_graphs
 from planner.serve import controls, page
 from tests.browser import Browser, executable
@@ -64,7 +64,7 @@ def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]
 
 
 def first_screen(plan: Any) -> list[str]:
-    answer = Overview(evaluate(plan))
+    answer = answer_of(evaluate(plan))
     numbers = [f"{one.number} {one.unit} {one.low} {one.high}" for one in answer.numbers[:4]]
     return [answer.word, answer.text, *numbers]
 
