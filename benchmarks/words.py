@@ -47,7 +47,7 @@ def list_functions(tree: ast.Module) -> Iterator[Function]:
     for node in ast.walk(tree):
         if isinstance(node, Function) and not node.name.startswith("__"):
             marks = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
-            if not marks & {"property", "cached_property", "setter"}:
+            if not marks & {"property", "cached_property", "computed_field", "setter"}:
                 yield node
 
 

@@ -154,7 +154,7 @@ class Bar(Record):
     over: str = ""
 
 
-class Move(Record):
+class SensitivityBar(Record):
     """What more of an input does to training time.
 
     Attributes:
@@ -626,7 +626,7 @@ class Overview(Record):
         return Better(words, days, by, cost, memory, worst, *VERDICTS["fits"][1:3], takes or {})
 
     @computed_field
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[SensitivityBar]:
         """The sensitivity of training time to 10 % more of an input or to twice a setting, largest
         first; each with a bar from the zero of the common axis."""
         own = self._result
@@ -647,7 +647,7 @@ class Overview(Record):
         for words, key, change in found:
             start, stop = sorted((Fraction(0), change))
             rows.append(
-                Move(
+                SensitivityBar(
                     words=words[:1].upper() + words[1:],
                     key=key,
                     text=numbers.text(change, style="change"),

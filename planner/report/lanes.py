@@ -91,7 +91,7 @@ class Lane(NamedTuple):
     works: bool
 
 
-class Lanes(Record):
+class LanesFigure(Record):
     """A figure of some lanes over one axis of time.
 
     Attributes:
@@ -253,7 +253,7 @@ def alone(
 
 def draw_lanes(
     timeline: Timeline, axis: TimeAxis, lanes: Sequence[Lane], seen: Sequence[int], name: str
-) -> Lanes:
+) -> LanesFigure:
     """Draw a figure of some lanes.
 
     Args:
@@ -285,7 +285,7 @@ def draw_lanes(
         gap = axis.place_moments([axis.start])[0]
         gone = f"M{gap} {RULES}h{BREAK}V{bottom}h-{BREAK}z"
         cut = f"M{gap} {RULES}V{bottom}m{BREAK} 0V{RULES}"
-    return Lanes(
+    return LanesFigure(
         name,
         bottom,
         names=[Label(0, y + 4, lanes[number].name) for number, y in middle.items()],

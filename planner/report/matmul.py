@@ -25,7 +25,7 @@ from planner.connect.measure import expected
 from planner.engine import instance
 from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import hardware
-from planner.report.layout import MATMUL
+from planner.report.layout import MATMUL_LINES
 from planner.results.result import SAID, Quantity, Result
 from planner.typeset import Box, Typesetter, read_latex
 
@@ -85,7 +85,7 @@ class Matmul:
         batch: the number of matmuls.
         format: the number format of both factors.
         result: the evaluation of a plan that has just this matmul.
-        answers: quantities by the names of ``MATMUL`` and ``BACKWARD``.
+        answers: quantities by the names of ``MATMUL_LINES`` and ``BACKWARD``.
         took: measured seconds; None if there are none.
     """
 
@@ -161,7 +161,7 @@ def evaluate_matmul(
     book, point = result.evaluation.book, {"product": entry}
     answers = {
         name: result.get_quantity(base, point if book.quantities[base].per else {})
-        for name, base in {**MATMUL, **(BACKWARD if backward else {})}.items()
+        for name, base in {**MATMUL_LINES, **(BACKWARD if backward else {})}.items()
     }
     for quantity in answers.values():
         if quantity.absent is not None:

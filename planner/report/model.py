@@ -15,12 +15,14 @@ from planner.base.numbers import exact_text
 from planner.connect.imports import found, import_file
 from planner.documents import quick, schema, source
 from planner.questions import loading
-from planner.report.layout import MODEL
+from planner.report.layout import MODEL_LINES
 from planner.results.result import SAID, Quantity, Result, evaluate_plan
 
 #: Quantities that need no cluster, by the title of their lines.
 Lines = Mapping[str, str]
-SIZES, FLOPS, STATES, SERVED = (MODEL[name] for name in ("sizes", "flops", "states", "served"))
+SIZES, FLOPS, STATES, SERVED = (
+    MODEL_LINES[name] for name in ("sizes", "flops", "states", "served")
+)
 #: Columns of the titles and of the values.
 TITLE, VALUE, WIDTH = 30, 12, 80
 

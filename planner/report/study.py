@@ -345,7 +345,7 @@ class StudyView(Record):
 
 
 @lru_cache(maxsize=1)
-def view_of(outcome: StudyOutcome) -> StudyView:
+def build_study_view(outcome: StudyOutcome) -> StudyView:
     """Return the view of a sweep, which the formats of one comparison and the terminal share."""
     study, found = outcome.study, outcome.summary
     paid = next((q for q in (COST, HOURS) if any(map(_of(q), found.cells.values()))), COST)
@@ -879,12 +879,12 @@ def _name_value(axis: StudyAxis, text: str) -> str:
 
 def render_study_md(outcome: StudyOutcome) -> str:
     """Format the comparison as GitHub Markdown."""
-    return render_md("study.md.jinja", view=view_of(outcome))
+    return render_md("study.md.jinja", view=build_study_view(outcome))
 
 
 def render_study(outcome: StudyOutcome) -> str:
     """Format the comparison as one HTML file without scripts or requests."""
-    return render_page("study.html.jinja", view=view_of(outcome))
+    return render_page("study.html.jinja", view=build_study_view(outcome))
 
 
 #: Tasks whose plans a terminal lists.
@@ -893,7 +893,7 @@ LISTED = 3
 
 def format_study(outcome: StudyOutcome) -> str:
     """Format the comparison for a terminal, at the end of a sweep."""
-    view = view_of(outcome)
+    view = build_study_view(outcome)
     lead = view.lead
     out = wrap_text("No plan can be evaluated." if lead is None else lead.said)
     for fact in [] if lead is None else lead.facts:

@@ -167,7 +167,7 @@ class StepView(Record):
         return [lanes.build_lane(name, spans, self._axis) for name, spans in named if spans]
 
     @computed_field
-    def figures(self) -> list[lanes.Lanes]:
+    def figures(self) -> list[lanes.LanesFigure]:
         """The lanes; of many first the outer stages and the busiest, then the others."""
         count = len(self._lanes)
         seen = list(range(count))

@@ -46,7 +46,7 @@ LONGEST = 2000  # characters of a sentence on an answer
 QUIET = (False, None, 0, "none", "")
 
 
-class Block(Record):
+class TextBlock(Record):
     """A part of a report with tables.
 
     Attributes:
@@ -110,7 +110,7 @@ class ReportView(Record):
     page_link: str | None
     warnings: list[Link]
     fingerprint: str
-    answers: list[Block]
+    answers: list[TextBlock]
     required: list[tuple[str, str]]
     limits: str
     derivations: list[Derivation]
@@ -157,7 +157,7 @@ class ReportView(Record):
             return searched.SearchView(said)
 
     @computed_field
-    def comparison(self) -> Block | None:
+    def comparison(self) -> TextBlock | None:
         """Planned, measured and their ratio, if the plan has the log of a run."""
         found = self._result.comparison
         if found is None:
@@ -182,7 +182,7 @@ class ReportView(Record):
             looks=["", "n", "n", "n", "q", ""],
         )
         notes = [headline(note) for note in found.notes]
-        return Block(clean(found.log), found.format, [table], notes)
+        return TextBlock(clean(found.log), found.format, [table], notes)
 
     @computed_field
     def symbols(self) -> list[InputRow]:
@@ -198,7 +198,7 @@ class ReportView(Record):
         ]
 
     @computed_field
-    def inputs(self) -> Block:
+    def inputs(self) -> TextBlock:
         """Stated inputs first, then defaults that affect the result. Defaults that are off or none
         are only named; inputs of formulas are among the symbols."""
         stated, assumed = list[list[str]](), list[list[str]]()
@@ -228,7 +228,7 @@ class ReportView(Record):
         head = ["Key", "Value", "From"]
         told = f"{len(stated)} from the plan, {presets} from presets; {len(assumed)} defaults"
         made = [Table(title, head, rows, style="i") for title, rows in tables if rows]
-        return Block("", f"{told} that affect the result", made, quiet)
+        return TextBlock("", f"{told} that affect the result", made, quiet)
 
     @computed_field
     def facts_sources(self) -> list[tuple[str, str, str, str, str, bool]]:
@@ -469,7 +469,7 @@ def describe_opening(items: Sequence[Derivation]) -> str:
     return "; ".join(titles[:3]) + ("; …" if len(titles) > 3 else "")
 
 
-def collect_answers(result: Result) -> tuple[list[Block], list[tuple[str, str]]]:
+def collect_answers(result: Result) -> tuple[list[TextBlock], list[tuple[str, str]]]:
     """Return the answers to the plan's questions, and whether its requirements are met."""
     asked = result.questions
     if asked is None:
@@ -481,7 +481,7 @@ def collect_answers(result: Result) -> tuple[list[Block], list[tuple[str, str]]]
     ]
 
 
-def build_answer(name: str, answer: PlanAnswer) -> Block:
+def build_answer(name: str, answer: PlanAnswer) -> TextBlock:
     """Return the answer to a question as templates read it."""
     tables = [
         Table("", list(map(clean, head)), [list(map(clean, row)) for row in rows])
@@ -489,7 +489,7 @@ def build_answer(name: str, answer: PlanAnswer) -> Block:
     ]
     remarks = [clean(words, LONGEST) for words in answer.remarks]
     sentence = clean(answer.sentence, LONGEST)
-    return Block(name, sentence, tables, remarks)
+    return TextBlock(name, sentence, tables, remarks)
 
 
 def describe_limits(result: Result) -> str:

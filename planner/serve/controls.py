@@ -58,7 +58,7 @@ SIZES, BESIDE, LETTERS = 5, 4, 20
 POWERS = tuple(2**i for i in range(7))
 
 
-class Setting(Record):
+class Control(Record):
     """A control of the page.
 
     Attributes:
@@ -97,7 +97,7 @@ class ShownValue(NamedTuple):
 
 
 @cache
-def list_settings() -> Mapping[str, Setting]:
+def list_settings() -> Mapping[str, Control]:
     """Return the control of every key of the schema of plans that holds no mapping."""
     found = {key: _make_setting(key) for key in ("model", "cluster", ACCELERATOR)}
     for key in _list_scalars("", json_schema.read_schema("plan")):
@@ -121,7 +121,7 @@ def _list_scalars(prefix: str, said: Any) -> Iterator[str]:
             yield key
 
 
-def _make_setting(key: str) -> Setting:
+def _make_setting(key: str) -> Control:
     """Return the control of a key: its kind, its choices and what it is called."""
     said = about(key)
     section = ".".join(key.split(".")[:-1][:2])
@@ -139,7 +139,7 @@ def _make_setting(key: str) -> Setting:
     elif not options and (sized or key == "training.micro_batch"):
         kind = "sizes"
     unit = said.get("unit", "")
-    return Setting(
+    return Control(
         key=key, id="set-" + key.replace(".", "-"), section=section, kind=kind,
         label=LABELS.get(key) or headline(said.get("title") or name),
         help=clean(said.get("description", ""), 300), options=[*zip(options, words, strict=True)],
@@ -147,11 +147,11 @@ def _make_setting(key: str) -> Setting:
     )  # fmt: skip
 
 
-def list_sections() -> list[tuple[str, list[Setting]]]:
+def list_sections() -> list[tuple[str, list[Control]]]:
     """Every setting that is not among the usual ones, by the title of its section."""
     usual = {key for keys in USUAL.values() for key in keys}
     order = {"training": 0, "parallelism": 1, "memory": 2, "time": 3, "cluster": 4, "model": 5}
-    found: dict[str, list[Setting]] = {}
+    found: dict[str, list[Control]] = {}
     for key, one in list_settings().items():
         if key not in usual:
             found.setdefault(one.section, []).append(one)
@@ -208,7 +208,7 @@ def read_stated(text: Node | None, key: str) -> str | None:
     return layout.format_option(node.value if boolean else node.text or node.value)
 
 
-def _by_rule(plan: Plan, one: Setting) -> str:
+def _by_rule(plan: Plan, one: Control) -> str:
     """The value that a key has where the text does not state it, in words."""
     value = plan.get(one.key)
     if value is None or isinstance(value, Mapping):
@@ -221,7 +221,7 @@ def _by_rule(plan: Plan, one: Setting) -> str:
     return numbers.text(value, one.unit or "1").removesuffix(f" {one.unit}")
 
 
-def _list_values(plan: Plan, one: Setting, value: Any) -> list[Any]:
+def _list_values(plan: Plan, one: Control, value: Any) -> list[Any]:
     """The sizes of a degree around the one that it has, few enough to stand beside each other."""
     steps = sorted({*_list_sizes(plan, one.key), value} - {None})
     place = steps.index(value) if value in steps else 0

@@ -29,7 +29,7 @@ from planner.questions.write_back import format_setting, list_answer_keys, of_se
 from planner.results.lookup import find_input, look_up
 from planner.results.verdict import VERDICTS
 from planner.serve import page
-from planner.serve.controls import Setting, list_settings
+from planner.serve.controls import Control, list_settings
 from planner.serve.page import NAME, load_from_text
 
 Body = Mapping[str, Any]
@@ -458,7 +458,7 @@ def list_controls(body: Body) -> dict[str, Any]:
     return {"find": find, "chart": _render_fragment("charts")}
 
 
-def _can_vary(setting: Setting) -> bool:
+def _can_vary(setting: Control) -> bool:
     """Decide whether a chart can be drawn over a control."""
     kinds = about(setting.key).get("type", ())
     numeric = {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}

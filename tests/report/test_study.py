@@ -86,7 +86,7 @@ def test_ticks_are_inside_and_grow(points: list[tuple[float, float]]) -> None:
 
 def swept(**document: Any) -> tuple[str, study.StudyView]:
     found = planner.load_study({"base": LLAMA, "axes": DEVICES, **document}).sweep()
-    return " ".join(str(found).split()), study.view_of(found.outcome)
+    return " ".join(str(found).split()), study.build_study_view(found.outcome)
 
 
 def test_every_plan_is_drawn_or_it_is_said_why_not() -> None:

@@ -90,7 +90,7 @@ def test_an_address_of_pyodide_is_named_and_nothing_is_copied(tmp_path: Path) ->
         if word in (made / name).read_text("utf-8")
     ]  # fmt: skip
     assert 'data-pyodide="' + site.PYODIDE in page.render_shell(
-        site=page.Data(pyodide=site.PYODIDE, packages={}, policy="")
+        site={"pyodide": site.PYODIDE, "packages": {}, "policy": ""}
     )
 
 
