@@ -52,6 +52,7 @@ USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
 MOST_SPLITS = 8  # of a text that cost the same
 SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
+ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "show", "why")  # values of a phrase that are no values of the plan
@@ -168,7 +169,9 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         if word in _collect_letters() or _is_harmless(word):
             return found[0]
         pool = [one for one in _list_corrected() if one[0] == word[0]]
+        families = _load_phrases()["spelled families"].split()
         near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
+        near = near or get_close_matches(word, families, n=1, cutoff=ALIKE)
         if not near:
             return found[0]
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
@@ -238,7 +241,8 @@ def _split_between(text: str) -> list[str]:
 def list_asked(text: str) -> list[str]:
     """List the quantities that a text asks for, such as ``time.device_hours``."""
     pieces = _list_splits(correct_spelling(text)[0])[0]
-    return [one.values["show"] for one in pieces if one.values and "show" in one.values]
+    shown = [one.values["show"] for one in pieces if one.values and "show" in one.values]
+    return [*dict.fromkeys(shown)]
 
 
 def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
@@ -422,6 +426,13 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
     tuned = bool(said.pop("tuned", None) or adapted)
+    free = not {LENGTH, "length alone", "example"} & said.keys()
+    usual, why = _load_phrases()["assumptions"]["tuned length"]
+    if free and (few := _find_few_tokens(said)):
+        said[LENGTH] = few
+        del said["training.tokens"]
+    elif free and tuned and (_find_longest(said) or 0) > usual and "longest-context" not in asked:
+        said[LENGTH] = Said(usual, Place(TEXT), ASSUMED + why)
     _convert_tokens(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
     if tuned and not follow and not sized and "largest-batch" not in asked:
@@ -537,6 +548,8 @@ def _load_sizes() -> Mapping[str, Any]:
 
 def _find_sizes(model: Any) -> tuple[str, ...]:
     """Return all parameters of a built-in model and those that a token uses; empty for others."""
+    if isinstance(model, dict) and "layers" not in model:
+        model = model.get("extends")
     found = _load_sizes().get(model) if isinstance(model, str) else None
     return tuple(map(str, found[1:3])) if found else ()
 
@@ -789,6 +802,23 @@ def _derive_devices(said: dict[str, Said]) -> None:
         said.setdefault("cluster.devices", each or one)
 
 
+def _find_few_tokens(said: Mapping[str, Said]) -> Said | None:
+    """Find tokens that are too few for a run, as the length of a sequence; None for others."""
+    found = (
+        re.fullmatch(r"(\d+)(k?)", str(said["training.tokens"].value))
+        if "training.tokens" in said
+        else None
+    )
+    count = int(found[1]) * (1024 if found[2] else 1) if found else 0
+    if (
+        not found
+        or not _load_phrases()["limits"]["length"] <= count <= _load_phrases()["limits"]["run"]
+    ):
+        return None
+    why = f"{ASSUMED}{found[0]} tokens are too few for a run"
+    return said["training.tokens"]._replace(value=count, why=why)
+
+
 def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     """Convert steps and epochs to tokens, and a batch in tokens to sequences; runs that are
     ``tuned`` may be short.
@@ -846,7 +876,11 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         said["training.tokens"] = Said(examples.value * size, examples.place, why)
     tokens = said.get("training.tokens")
     count = tokens and units.parse(str(tokens.value), "tokens")
-    if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and length):
+    if (
+        tokens
+        and count < _load_phrases()["limits"]["run"]
+        and not (tuned and length and not length.why)
+    ):
         raise _ask_for("run", tokens.place, tokens.value)
     if (times := said.pop("each", None)) is not None:
         size = _count_parameters(said)
@@ -966,7 +1000,7 @@ def _replicate_whole(said: dict[str, Said]) -> None:
     alone = said.pop("data alone", None) or said.get("parallelism.zero")
     if alone and alone.value in (True, 3):
         why = f"{ASSUMED}the text splits the data over all devices"
-        for key in ("parallelism.tensor", "parallelism.pipeline"):
+        for key in ("parallelism.tensor", "parallelism.pipeline", "parallelism.context"):
             said.setdefault(key, Said(1, alone.place, why))
     if period := said.pop("failures", None):
         if "cluster.devices" not in said:
@@ -1228,14 +1262,14 @@ def _collect_words() -> list[str]:
     kinds = ("model", "accelerator")
     pool = [name for kind in kinds for name in source.preset_names(kind)]
     pool += [word for kind in kinds for _, also in aliases.iter_aliases(kind) for word in also]
+    pool += _load_phrases()["spelled families"].split()
     return [*pool, *_index_keys(), *aliases.on_the_hub(), *_list_corrected()]
 
 
 @cache
 def _list_corrected() -> frozenset[str]:
-    """List the words of which misspellings are corrected: technical ones and families."""
-    families = (word for name in _load_sizes() for word in _LETTERS.findall(name))
-    return frozenset([*_load_phrases()["spelled"].split(), *families])
+    """List the technical words of which misspellings are corrected."""
+    return frozenset(_load_phrases()["spelled"].split())
 
 
 @cache

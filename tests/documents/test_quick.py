@@ -177,10 +177,10 @@ def test_a_word_that_is_not_understood_never_changes_the_plan(row: dict[str, Any
 
 
 def test_a_misspelt_word_is_corrected_and_said() -> None:
-    line = "lamma 3 8b on 64 h100, 2 trilion tokns"
+    line = "lama 3 8b on 64 h100, 2 trilion tokns"
     assert plan(line) | {"name": ""} == plan("llama3-8b on 64 h100, 2T tokens") | {"name": ""}
     assert quick.correct_spelling(line)[1] == [
-        "'lamma' read as 'llama'",
+        "'lama' read as 'llama'",
         "'trilion' read as 'trillion'",
         "'tokns' read as 'tokens'",
     ]
