@@ -26,7 +26,6 @@ CASES = [
 UNITS = {"GiB": 2**30, "B": 10**9, "GFLOPs": 10**9, "TFLOPs": 10**12, "days": 1}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("source", "case"), CASES)
 def test_a_difference_is_the_sum_of_its_terms(source: dict[str, Any], case: dict[str, Any]) -> None:
     for row in coming_from.compare(source, case):

@@ -89,7 +89,6 @@ def test_every_module_stands_in_a_room() -> None:
     assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_imports_only_from_its_room_and_those_before(name: str) -> None:
     order = {room: number for number, room in enumerate(ROOMS)}

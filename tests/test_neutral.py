@@ -304,7 +304,6 @@ def test_more_work_never_takes_less_time(
     assert many["time.step_seconds"] >= few["time.step_seconds"] * (1 - 1e-9), more
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble", "dualpipev"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_launches_are_shared_as_launches(schedule: str, recompute: str) -> None:

@@ -135,7 +135,6 @@ LEFT = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("title", DOCUMENTS)
 def test_a_trainers_file_is_read_back_as_its_plan(title: str) -> None:
     plan = loading.load(DOCUMENTS[title])

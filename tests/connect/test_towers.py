@@ -52,7 +52,6 @@ def value(found: Any, quantity: str) -> Any:
     return found[quantity].value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 def test_a_wrapper_is_counted_whole_as_the_library_counts_it(row: dict[str, Any]) -> None:
     document = hf.convert_config(row["config"]).document

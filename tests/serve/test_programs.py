@@ -120,7 +120,6 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
     assert status == 200 and answer["solved"] is False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "body", "place", "words"),
     [
