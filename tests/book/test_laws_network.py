@@ -17,6 +17,7 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.run import slopes
 from planner.questions import loading
 from tests.changed import evaluation_of
+from tests.conftest import leave_to_night
 from tests.over_arrays import over_column
 
 PLAN: dict[str, Any] = {
@@ -338,7 +339,7 @@ PLACED = [(name, list(LAYOUTS)[n % len(LAYOUTS)]) for n, name in enumerate(MODEL
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "layout"), PLACED)
+@pytest.mark.parametrize(("name", "layout"), leave_to_night(PLACED, PLACED[::4]))
 def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layout: str) -> None:
     """Ranks of a component, devices that share it, stages and replicas make all devices; what a
     device owns, times those that share it, is what they gather."""
@@ -366,7 +367,7 @@ def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS[::8])
+@pytest.mark.parametrize("name", leave_to_night(MODELS[::8], MODELS[::32]))
 def test_half_the_replicas_own_half_as_much(name: str) -> None:
     """What memory shards, time updates and reduces: over twice the devices, half of it each."""
     few, many = shipped(name, zero=3, replicate=2), shipped(name, zero=3)
