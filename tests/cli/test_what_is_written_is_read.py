@@ -47,7 +47,7 @@ SAVED = {
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
 DOCUMENTS = launch_files.read_documents()
 #: Every so many of a long list are tried each time, the others at night.
-FEW = 8
+FEW = 16
 
 
 def sampled(names: Collection[str]) -> list[Any]:
