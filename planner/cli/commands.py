@@ -300,7 +300,8 @@ def _format_asked(name: str, results: Sequence[Any]) -> str:
     """Format what a line asks for, a quantity or ``verdict``, of one plan or of several."""
     from planner.results.verdict import VERDICTS
 
-    says = " and ".join(VERDICTS[one.verdict["state"]].says[0] for one in results)
+    words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
+    says = " and ".join(dict.fromkeys(words))
     quantity = "memory.process" if name == "verdict" else name
     shown = " and ".join(one[quantity].text() for one in results)
     each = " per device" if quantity.startswith("memory.") else ""

@@ -309,7 +309,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
             joined = re.fullmatch(r"[A-Za-z]+[-_ ]?v?\d[\d.]*o?", text[before.begin : piece.end])
             begin = before.begin if joined else begin
         words = text[begin : piece.end]
-        beside = re.fullmatch(r"[\s_:-]{0,2}", text[piece.end : after.begin])
+        beside = re.fullmatch(r"[\s_:(-]{0,2}", text[piece.end : after.begin])
         named = re.fullmatch(_NAME, words) if beside else None
         if named and named[1].lower() not in refused:
             pieces[at - 1] = before._replace(values={}) if begin < piece.begin else pieces[at - 1]
@@ -434,6 +434,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif free and tuned and (_find_longest(said) or 0) > usual and "longest-context" not in asked:
         said[LENGTH] = Said(usual, Place(TEXT), ASSUMED + why)
     _convert_tokens(said, tuned)
+    _share_batch(said)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
     if tuned and not follow and not sized and "largest-batch" not in asked:
         batch, why = _load_phrases()["assumptions"][BATCH]
@@ -526,7 +527,7 @@ def _choose_model(said: dict[str, Said]) -> None:
             why = f"{ASSUMED}{absent} built in; {shown}"
             like = said["model"].value if isinstance(said["model"].value, dict) else None
             like = {**(like or {"extends": said["model"].value})}
-            like["name"] = f"{named.value} {size.value}"
+            like["name"] = f"{named.value} {size.value} (shape: {like.get('extends', 'unknown')})"
             said["model"] = said["model"]._replace(value=like, why=why)
         said["sized"] = size
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
@@ -954,7 +955,11 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
         device, count = said.get("cluster.accelerator"), said.get("cluster.devices")
         known = source.load({"extends": device.value}, kind="accelerator").data if device else {}
         several = count and (count.value > 8 or {"fewest-devices", "cheapest"} & {*asked})
-        if several and "network" not in known and known["link"]["topology"] in ("host", "switch"):
+        if (
+            several
+            and "network" not in known
+            and ((count and count.value > 4096) or known["link"]["topology"] in ("host", "switch"))
+        ):
             _add_assumptions(said, "cluster.network.bandwidth")
         return
     kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
@@ -968,6 +973,23 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
         each = value / said["cluster.devices_per_node"].value * 8 / 10**9
         rate = rate._replace(value=f"{plain_text(each)} Gb/s")
     said["cluster.network.bandwidth"] = rate
+
+
+def _share_batch(said: dict[str, Said]) -> None:
+    """Convert a batch of each device and its accumulation to that of all devices, which are data
+    parallel as far as the text does not split the model."""
+    steps, micro, count = (
+        said.get(key) for key in ("training.gradient_accumulation", COUNTS[1], "cluster.devices")
+    )
+    if not steps or not micro or not count or {BATCH, "parallelism.data"} & said.keys():
+        return
+    why = f"{ASSUMED}the text says the batch of a device"
+    keys = [f"parallelism.{key}" for key in DEGREES[1:]]
+    degree = prod(said.setdefault(key, Said(1, steps.place, why)).value for key in keys)
+    if count.value % degree == 0:
+        whole = micro.value * steps.value * (count.value // degree)
+        why = f"{micro.value} sequences, {steps.value} times, {count.value // degree} data parallel"
+        said[BATCH] = said.pop("training.gradient_accumulation")._replace(value=whole, why=why)
 
 
 def _convert_rate(said: dict[str, Said], adapted: bool) -> None:
