@@ -20,7 +20,7 @@ from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
-from planner.report.layout import DAYS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
+from planner.report.layout import DAYS, GROUP_LOOKS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster
 from planner.results.result import DEFAULT_RATES, Quantity, Result
@@ -36,7 +36,7 @@ LEAST_MOVE = Fraction(1, 2000)
 SCALE = (Fraction(1, 2), Fraction(3, 2))
 #: Groups of the parts of a step, in the order of the bar.
 PEAK = ("arithmetic", "at peak rate")
-GROUPS = ("arithmetic", "kernels", "exposed communication", "idle")
+GROUPS = tuple(GROUP_LOOKS)
 
 
 class Better(NamedTuple):
@@ -695,12 +695,7 @@ def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Seg
 
 def choose_looks(keys: Iterable[tuple[str, str]]) -> list[str]:
     """Choose a look for each part of a step by its group, distinct while looks remain."""
-    looks = {
-        "arithmetic": iter(("peak", "below", "again")),
-        "kernels": iter(("kernel", "launch", "kernel2", "launch2")),
-        "exposed communication": iter(("exchange1", "exchange2", "exchange3", "exchange4")),
-        "idle": iter(("idle", "idle2")),
-    }
+    looks = {group: iter(several) for group, several in GROUP_LOOKS.items()}
     return [next(looks[group], "other") for group, _ in keys]
 
 

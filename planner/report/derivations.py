@@ -160,14 +160,19 @@ class Derivations:
             for alike in instances.values()
         ]
 
-    def _build_head(self, quantity: Quantity) -> dict[str, Any]:
-        """Return what each derivation begins with; number each cited work once."""
+    def _build_head(self, quantities: Sequence[Quantity]) -> dict[str, Any]:
+        """Return what each derivation has; number each cited work once."""
+        quantity = quantities[0]
         works = map(clean, re.split(r";(?=\s*[A-Z])(?![^()]*\))", quantity.source))
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
             "why": clean(f"{quantity.why}{_note_prediction(quantity)}", 2000),
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
+            "known": max((each.kind for each in quantities), key=KINDS.index),
+            "nothing": all(each.value == 0 for each in quantities),
+            "inputs": [row for each in quantities for row in describe_inputs(each)],
+            "uses": group_links({used.key: used for q in quantities for used in q.uses}.values()),
         }
 
     def _derive_one(self, quantity: Quantity) -> Derivation:
@@ -181,10 +186,8 @@ class Derivations:
         name = TEXT.write(quantity.symbol_name)
         return Derivation(
             kind="one",
-            nothing=quantity.value == 0,
             id=quantity.id,
-            **self._build_head(quantity),
-            known=quantity.kind,
+            **self._build_head([quantity]),
             name=quantity.symbol_name,
             plain=f"{name} = {steps[0]} = {quantity.text('exact')}",
             closed=pick_closed_form(quantity),
@@ -192,8 +195,6 @@ class Derivations:
             put=boxes[1:],
             value=value,
             terms=_list_summands(quantity),
-            inputs=describe_inputs(quantity),
-            uses=group_links(quantity.uses),
         )
 
     def _derive_table(self, quantities: Sequence[Quantity]) -> Derivation:
@@ -224,10 +225,8 @@ class Derivations:
         alone = ((s.id, table) for s in SECTIONS for table in s.beside if not table.one_unit)
         return Derivation(
             kind="table",
-            nothing=all(quantity.value == 0 for quantity in quantities),
             id=identifier,
-            **self._build_head(first),
-            known=max((quantity.kind for quantity in quantities), key=KINDS.index),
+            **self._build_head(quantities),
             where=", ".join(f"{key} {format_options(value)}" for key, value in chosen),
             unit="value" if first.unit in PLAIN else first.unit,
             axis=" · ".join(entry.axis for entry in first.entries),
@@ -236,8 +235,6 @@ class Derivations:
             formulas=not is_tall(generic) and any(a[0] != plain for a, _ in said.values()),
             numbers=not all(row.same for _, row in said.values()),
             rows=[replace(top, again=False), *others],
-            inputs=[row for quantity in quantities for row in describe_inputs(quantity)],
-            uses=group_links({used.key: used for q in quantities for used in q.uses}.values()),
             # The section whose table shows its values.
             shown=next((section for section, t in alone if first.base in t.columns), ""),
         )

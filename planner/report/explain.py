@@ -264,10 +264,6 @@ def _list_equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:
     return lines
 
 
-#: Sources that are not references.
-_NO_SOURCE = frozenset(("definition",))
-
-
 def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[str]:
     """Format the source of the formula; nothing for a definition.
 
@@ -276,7 +272,7 @@ def _source(quantity: Quantity, before: str = "", width: int = WIDTH) -> list[st
         before: text in front of it.
         width: characters of a line.
     """
-    if quantity.source in _NO_SOURCE:
+    if quantity.source == "definition":
         return []
     return textwrap.wrap(before + clean(quantity.source, 2000), max(width, WIDTH // 4))
 

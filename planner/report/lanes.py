@@ -15,6 +15,7 @@ from planner.base.numbers import SCALES
 from planner.base.sandbox import Record
 from planner.report.chart import list_steps, tick
 from planner.report.elements import Label
+from planner.report.layout import LOOKS
 from planner.results.timeline import Span, Timeline
 
 #: The box: how wide it is, what the names of lanes take of that, how high a lane and its bar are,
@@ -28,15 +29,6 @@ NARROW, LEGIBLE, BREAK = 3.5, 6, 14
 APART = 9  # passes that are as wide have a gap between them
 STEADY = 7  # strokes at one pace that are drawn as dashes
 DIGIT = 6.5  # the width of one
-#: The look of each kind of work; all else is communication. Later looks are drawn on top.
-LOOKS = {
-    "forward": "forward",
-    "recompute": "again",
-    "backward": "backward",
-    "input gradient": "backward",
-    "weight gradient": "weights",
-    "optimizer": "update",
-}
 ORDER = ("forward", "again", "backward", "weights", "update", "exchange", "beside")
 Runs = list[list[int]]  # where strokes of a lane start and end, in units of a path
 

@@ -16,6 +16,10 @@ NUMBERS: Pairs = _SAID["numbers"]
 SERVING: Pairs = _SAID["serving"]
 #: Parts of a step by the names of ``Result.step_parts``: the group of each and its short name.
 PARTS_OF_STEP: Mapping[str, tuple[str, str]] = _SAID["parts_of_step"]
+#: The groups of these in order, each with the looks of its parts.
+GROUP_LOOKS: Mapping[str, Sequence[str]] = _SAID["group_looks"]
+#: The look of each kind of work over time; all else is communication. Later looks are on top.
+LOOKS: Mapping[str, str] = _SAID["looks"]
 #: Titles of prefixes of ids, if not the word itself.
 PREFIXES: Mapping[str, str] = _SAID["prefixes"]
 #: Inverse questions that a report answers by itself: by name, with the words of the table.

@@ -225,13 +225,11 @@ class Ranking(Table):
     Attributes:
         body: the rows by results, choices and differences.
         answers, choices: heads of the columns of results and of settings.
-        lost: whether a row has what it loses most by.
     """
 
     body: Sequence[RankedLayout] = ()
     answers: Sequence[str] = ()
     choices: Sequence[str] = ()
-    lost: bool = False
 
 
 def _build_ranking(found: SearchResult, front: bool) -> Ranking | None:
@@ -266,8 +264,7 @@ def _build_ranking(found: SearchResult, front: bool) -> Ranking | None:
     plain_head = [said if cell == by else cell for cell in head] + (
         ["loses most by"] if lost else [])  # fmt: skip
     named = [head[i] for i in choices]
-    return Ranking("", plain_head, joined[1:], body=body, answers=shown_head, choices=named,
-                   lost=lost)  # fmt: skip
+    return Ranking("", plain_head, joined[1:], body=body, answers=shown_head, choices=named)
 
 
 def _build_plots(found: SearchResult, capacity: float) -> list[Plot]:

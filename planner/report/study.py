@@ -709,17 +709,12 @@ class Task(Record):
         wanted = [(at(c), self.label_cell(c)) for c in named if c != chosen and self.label_cell(c)]
         best = plane.place_labels([(at(chosen), name)], far=True) if chosen is not None else []
         outside = sum(not plane.is_inside(at(cell)) for cell in drawn)
-        told = (
-            [f"{outside} that do not fit are outside the axes."]
-            if outside > 1
-            else (["One that does not fit is outside the axes."] if outside else [])
-        )
-        missing = len(self.cells) - len(drawn)
-        told += (
-            [f"{missing} of no known time or cost {'is' if missing == 1 else 'are'} not drawn."]
-            if missing
-            else []
-        )
+        told = [f"{outside} that do not fit are outside the axes."] if outside else []
+        if outside == 1:
+            told = ["One that does not fit is outside the axes."]
+        if missing := len(self.cells) - len(drawn):
+            are = "is" if missing == 1 else "are"
+            told.append(f"{missing} of no known time or cost {are} not drawn.")
         if self.deadline and late is None:
             side = "longer" if self.deadline < days[0] else "less"
             told.append(f"All take {side} than the {self.within} allowed.")

@@ -91,13 +91,8 @@ def _format_questions(result: Result) -> list[str]:
     said = [f"{clean(one.name)}: {one.sentence}." for one in result.questions.answers]
     required = "; ".join(one.sentence for one in result.questions.requirements)
     said += [f"Required: {required}."] if required else []
-    return [line for words in said for line in _wrap_hanging(clean(words, 2000))]
-
-
-def _wrap_hanging(words: str) -> list[str]:
-    """Wrap text to the screen, all lines but the first indented."""
-    first, *rest = _wrap_indented(words, "  ")
-    return [first.strip(), *rest]
+    paragraphs = (_wrap_indented(clean(words, 2000), "  ") for words in said)
+    return [line for first, *rest in paragraphs for line in (first.strip(), *rest)]
 
 
 def _format_advice(answer: Overview) -> list[str]:

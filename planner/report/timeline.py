@@ -16,8 +16,8 @@ from planner.base.numbers import format_column, format_shares
 from planner.base.sandbox import Record, computed_field
 from planner.report import lanes
 from planner.report.elements import Table
-from planner.report.lanes import LOOKS, ORDER
-from planner.report.layout import CALLED, LEGEND
+from planner.report.lanes import ORDER
+from planner.report.layout import CALLED, LEGEND, LOOKS
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
 from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, simulate_step
