@@ -222,9 +222,10 @@ def test_a_name_steers_no_terminal_and_is_itself_elsewhere(words: str) -> None:
     assert not {"\x1b", "\x07", "\u202e"} & {*text}
     one_screen(text)
     assert json.loads(render.as_text(result, "json"))["plan"]["name"] == words[:200]
-    assert {clean(words[:200])} - {""} <= {*Page(page(words)).words}  # of separators nothing is left
+    shown = clean(words[:200])
+    assert not shown or shown in Page(page(words)).words
     first = page(words, "md").splitlines()[0]
-    assert first.startswith("# ") and len(first) < 1000
+    assert first.startswith("# " if shown else "#") and len(first) < 1000
 
 
 @pytest.mark.slow
