@@ -39,7 +39,6 @@ from planner.report.answer import (
     gib,
 )
 from planner.report.layout import DAYS, STEP, trim_key
-from planner.results.intervals import HEADROOM
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
 from planner.results.verdict import UNFIT
@@ -64,6 +63,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+#: What must be within the capacity of a device for a plan to run at all.
+NEEDED = "memory.needed"
 #: Kinds of controls whose choices are all visible; those that would not fit are marked.
 BESIDE = ("segments", "sizes")
 
@@ -452,9 +453,9 @@ def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
                 continue
             try:
                 other = evaluate_near(
-                    result.evaluation, variant(plan, {key: option}), (HEADROOM, PROCESS)
+                    result.evaluation, variant(plan, {key: option}), (NEEDED, CAPACITY, PROCESS)
                 )
-                if other.value(HEADROOM) < 0:
+                if other.value(NEEDED) > other.value(CAPACITY):
                     process = gib(other.value(PROCESS))
                     said[format_option(option)] = f"{UNFIT}: {process} GiB"
             except Absent:
