@@ -700,9 +700,11 @@ def choose_looks(keys: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def format_changes(changes: Any, get: Any) -> str:
-    """Format the changes of a layout: tensor 8→4, zero 1→2."""
+    """Format the changes of a layout: tensor 8→4, zero 1→2; a key without a value gets one:
+    lora.rank 16."""
     return ", ".join(
-        f"{trim_key(key)} {format_option(get(key))}→{format_option(value)}"
+        f"{trim_key(key)} {'' if get(key) is None else f'{format_option(get(key))}→'}"
+        f"{format_option(value)}"
         for key, value in changes.items()
         if value is not None
     )

@@ -28,7 +28,7 @@ from planner.results.moves import Move, evaluate_near, list_moves
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 #: Free memory, and at the 95th percentile: a plan is safe if that is not negative.
 LEFT, SAFE = "memory.headroom", "memory.headroom_p95"
-STEP = "time.step_seconds"
+STEP, ADAPTERS = "time.step_seconds", "training.lora.rank"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: The most changes combined if no single one is enough.
 TOGETHER = 2
@@ -109,9 +109,11 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
                 found.append(remedy)
         if len(found) >= most:
             break
-    # One change before two; then by speed, or by how much they interfere.
+    # All weights before adapters, one change before two; then by speed, or by how much they
+    # interfere.
     found.sort(
         key=lambda one: (
+            ADAPTERS in one.changes,
             len([value for value in one.changes.values() if value is not None]),
             one.rank if one.slowdown is None else one.slowdown,
             one.rank,

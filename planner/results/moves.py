@@ -22,6 +22,7 @@ from planner.plans.layout import ROW
 from planner.plans.plan import reset_derived
 
 TENSOR, SEQUENCE = "parallelism.tensor", "parallelism.sequence"
+PARAMETERS = "parameters.total"
 #: Factors to try on a degree; the first that makes a valid plan is used.
 FACTORS = (2, 3, 5)
 
@@ -36,6 +37,7 @@ class Move(NamedTuple):
         own: the values of which the key must have one; by default any.
         mode, when: the mode that the plan must have, and a further condition on it.
         also: what other keys become then, if the document states them.
+        beside: what other keys become then.
         keeps: nothing is derived again, for nothing follows from the key.
         frees: if it may free memory, how much it interferes, low first.
         faster: it may save time by itself.
@@ -53,6 +55,7 @@ class Move(NamedTuple):
     mode: str = ""
     when: str = ""
     also: Mapping[str, Any] = {}
+    beside: Mapping[str, Any] = {}
     keeps: bool = False
     frees: int | None = None
     faster: bool = False
@@ -81,14 +84,19 @@ class Move(NamedTuple):
         """Yield the changes of a plan, by dotted key, for each value that the key may take."""
         also = {k: value for k, value in self.also.items() if plan.document.get(k) is not None}
         for value in self.list_values(plan):
-            changes = {self.key: value, **also, **({} if self.keeps else reset_derived(plan))}
+            derived = {} if self.keeps else reset_derived(plan)
+            changes = {**self.beside, self.key: value, **also, **derived}
             if self.key == TENSOR and value == 1:  # which sequence parallelism needs
                 changes[SEQUENCE] = False
             yield changes
 
 
 def _is_met(when: str, plan: Plan) -> bool:
-    """Decide a condition: devices that share states, or tensor parallelism."""
+    """Decide a condition: devices that share states, tensor parallelism, or fewer tokens than the
+    model has parameters, as no model is pre-trained on."""
+    if when == "fine-tuning":
+        tokens = plan.get("training.tokens") or 0
+        return bool(tokens < instance.compute_values(plan, [PARAMETERS])[PARAMETERS])
     if when == "tensor":
         return bool(plan.get(TENSOR) > 1)
     data, context, apart = (

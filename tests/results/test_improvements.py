@@ -118,3 +118,16 @@ def test_adapters_that_do_not_fit_are_led_to_a_packed_base():
     advice = find_fixes(load({**ONE_CARD, "training": full}))
     assert advice is not None and advice.decides == "memory.weights"
     assert any("training.lora.base" in remedy.changes for remedy in advice.remedies)
+
+
+def test_fine_tuning_that_does_not_fit_is_led_to_adapters():
+    """A 65B model is fine-tuned on one card of 48 GB with adapters beside a 4-bit base (arXiv
+    2305.14314), and not otherwise; a pre-training is never told so."""
+    training = {**ONE_CARD["training"], "sequence_length": 512, "recompute": "full"}
+    document = {**ONE_CARD, "model": "llama-65b", "cluster": "1 x rtx-a6000"}
+    advice = find_fixes(load({**document, "training": training}))
+    assert advice is not None and advice.remedies
+    packed = {"training.lora.rank": 16, "training.lora.base": "nf4"}
+    assert all(packed.items() <= remedy.changes.items() for remedy in advice.remedies)
+    more = {**training, "tokens": "1.4T"}
+    assert find_fixes(load({**document, "training": more})).remedies == ()
