@@ -316,7 +316,8 @@ def test_percent_against_zero_is_new() -> None:
 
 @pytest.mark.slow
 def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
-    text = Path("plans/small.yaml").read_text().replace("micro_batch: 32", "micro_batch: 64")
+    text = Path("plans/small.yaml").read_text().replace("micro_batch: 32", "micro_batch: 128")
+    text = text.replace("global_batch: 512", "global_batch: 1024")
     Path("plans/big.yaml").write_text(
         text.replace("sequence_length: 1024", "sequence_length: 1024\n  loss: full")
     )
