@@ -748,9 +748,10 @@ def _name_family(accelerator: str) -> str:
 
 
 def _add_assumptions(said: dict[str, Said], *keys: str) -> None:
-    """Add the usual value of each key that has none."""
+    """Add the usual value of each key that has none, that of the accelerator if it has its own."""
+    usual, kind = _load_phrases()["assumptions"], said.get("cluster.accelerator")
     for key in keys:
-        value, why = _load_phrases()["assumptions"][key]
+        value, why = usual.get(f"{key} of {kind.value}" if kind else key) or usual[key]
         said.setdefault(key, Said(value, Place(TEXT), ASSUMED + why))
 
 
@@ -1099,7 +1100,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         if not limits:
             raise _ask_for("limit")
         said.pop("training.tokens", None)
-        limits["set"] = {"training": {"tokens": "1T"}}  # where it starts
+        limits["set"] = {"training.tokens": "1T"}  # where it starts
         questions.append({"tokens-by-deadline": limits})
     if questions:
         said["questions"] = Said(questions, Place(TEXT), deadline.why if deadline else "")

@@ -47,3 +47,11 @@ def test_a_deadline_that_is_missed_leads_and_so_does_an_answer(run_cli: RunCli) 
     assert done.stdout.startswith("ANSWER  fewest-devices: ")
     answer = done.stdout.split()[2].lstrip("~")
     assert f"{answer} × NVIDIA H100" in done.stdout  # the plan that is shown is the answer's
+
+
+@pytest.mark.slow
+def test_a_budget_buys_the_tokens_of_the_plan_that_is_shown(run_cli: RunCli) -> None:
+    """One A100 at half its peak does 20 billion tokens of a 1B model, at 6 FLOP a parameter and
+    token, in 213 hours, which are 256 USD at 1.2; the question keeps the length of the plan."""
+    said = run_cli("quick", "how many tokens of a 1B for $315 with one A100 at $1.2/h").stdout
+    assert said.startswith("ANSWER  tokens-by-deadline: ~20B tokens")
