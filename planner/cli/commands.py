@@ -317,14 +317,17 @@ def _compare_texts(first: str, second: str) -> str:
     from planner.questions.plan_questions import evaluate
     from planner.review import diff, writing
 
-    lead, results = [], []
+    lead, results, sides = [], [], []
     for text in (first, second):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
         assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
-        lead.append(fill(f"{text}; assumed: {assumed}", 80, subsequent_indent="  "))
+        said = f"{' '.join(text.split())}; assumed: {assumed}"
+        lead.append(fill(said, 80, subsequent_indent="  "))
         results.append(result)
-    found = diff.diff_results(first, second, results[0].to_json(), results[1].to_json())
+        side = result.to_json()
+        sides.append({**side, "plan": {**side["plan"], "document": text}})  # two, not one changed
+    found = diff.diff_results(first, second, *sides)
     lead = [*_list_left_out(quick.list_ignored(first)[1]), *lead]
     answers = [_format_asked(name, results) for name in quick.list_asked(first)]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
