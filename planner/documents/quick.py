@@ -870,7 +870,8 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         told = said.setdefault("training.tokens", Said(made, steps.place, f"{steps.value} steps"))
         if told.value != made:
             raise _ask_for("number", steps.place, "tokens", made)
-    if examples and ("training.tokens" in said or not (tuned or of)):
+    stated = length and not length.why
+    if examples and ("training.tokens" in said or not (tuned or of or stated)):
         raise _ask_for("examples", examples.place, examples.value)
     if examples:
         size = of.value if of else each
@@ -881,7 +882,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     if (
         tokens
         and count < _load_phrases()["limits"]["run"]
-        and not (tuned and length and not length.why)
+        and not (tuned and stated)
     ):
         raise _ask_for("run", tokens.place, tokens.value)
     if (times := said.pop("each", None)) is not None:
