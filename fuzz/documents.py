@@ -26,7 +26,7 @@ from planner.documents import json_schema
 ROOT = Path(__file__).resolve().parent.parent
 T = TypeVar("T")
 #: Values that are tried; before them hypothesis makes some that are as simple as can be.
-TRIES, SIMPLEST = 24, 4
+TRIES, SIMPLEST = 64, 4
 #: By kind, where documents of it lie.
 FOLDERS: dict[str, tuple[str, ...]] = {
     "plan": ("presets/*.yaml", "tests/documents/*/*.yaml"),

@@ -142,11 +142,13 @@ NEEDS: dict[str, Document] = {
     "training.bytes.dispatch": {"model.moe": EXPERTS},
     **{
         f"cluster.accelerator.peaks.{name}.": {
-            "training.precision": name,
+            "training.precision": precision,
             f"cluster.accelerator.peaks.{name}": {"value": "1 PFLOP/s", "convention": "dense"},
         }
-        for name in ("mxfp4", "nvfp4")  # few accelerators state these
-    },
+        for name, precision in (
+            *((name, name) for name in ("mxfp8", "mxfp4", "nvfp4")), ("fp4", "mxfp4")
+        )
+    },  # few accelerators state these
     "cluster.accelerator.matrix_unit.": {
         "cluster.accelerator.matrix_unit": {"width": 128, "programs": 2},
     },
