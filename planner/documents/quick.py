@@ -879,11 +879,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         said["training.tokens"] = Said(examples.value * size, examples.place, why)
     tokens = said.get("training.tokens")
     count = tokens and units.parse(str(tokens.value), "tokens")
-    if (
-        tokens
-        and count < _load_phrases()["limits"]["run"]
-        and not (tuned and stated)
-    ):
+    if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and stated):
         raise _ask_for("run", tokens.place, tokens.value)
     if (times := said.pop("each", None)) is not None:
         size = _count_parameters(said)
