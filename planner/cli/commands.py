@@ -327,7 +327,7 @@ def _compare_texts(first: str, second: str) -> str:
         results.append(result)
         side = result.to_json()
         sides.append({**side, "plan": {**side["plan"], "document": text}})  # two, not one changed
-    found = diff.diff_results(first, second, *sides)
+    found = diff.diff_results(first, second, sides[0], sides[1])
     lead = [*_list_left_out(quick.list_ignored(first)[1]), *lead]
     answers = [_format_asked(name, results) for name in quick.list_asked(first)]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
