@@ -474,8 +474,13 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         trained: whether the length of the run is given.
     """
     without, several = _load_phrases()["without devices"], said.pop("several", None)
-    _derive_devices(said)
+    kind_only = _derive_devices(said)
     counted = {*without["counted"]} & {*asked} or "hours" in said or several
+    one = said.get("cluster.devices")
+    if counted and kind_only and one and one.why.startswith(ASSUMED):
+        many = _count_holding(said, one.value)
+        why = one.why if many == one.value else ASSUMED + without["why"]
+        said["cluster.devices"] = one._replace(value=many, why=why)
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and {"deadline", "budget", "money"} & said.keys():
@@ -767,20 +772,21 @@ def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
     return PlanError(Fault(message, place or Place(TEXT), allowed))
 
 
-def _count_holding(said: dict[str, Said]) -> int:
-    """Count the devices that hold a model and its optimizer: 8, 16, 32 and so on."""
+def _count_holding(said: dict[str, Said], least: int = 8) -> int:
+    """Count the devices that hold a model and its optimizer: ``least``, twice that and so on."""
     model, limits = said["model"].value, _load_phrases()["limits"]
     sizes = [said["sized"].value] if "sized" in said else [*_find_sizes(model)[:1]]
     if not sizes or any("lora" in key for key in said):
-        return 8
+        return least
     device = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
     memory = units.parse(device.get("memory"), "bytes") * Fraction(str(limits["share"]))
     needed = units.parse(sizes[0], "parameters") * limits["bytes"] / memory
-    return next(8 << i for i in range(64) if 8 << i >= needed)
+    return next(least << i for i in range(64) if least << i >= needed)
 
 
-def _derive_devices(said: dict[str, Said]) -> None:
-    """Derive the number of devices from nodes and devices per node, or the reverse."""
+def _derive_devices(said: dict[str, Said]) -> bool:
+    """Derive the number of devices from nodes and devices per node, or the reverse; return whether
+    only their kind is said."""
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
     if (some := said.pop("some nodes", None)) and not nodes and "cluster.devices" not in said:
         nodes = Said(1, some.place, f"{ASSUMED}one node; nobody says how many")
@@ -802,6 +808,7 @@ def _derive_devices(said: dict[str, Said]) -> None:
         ]
         one = Said(prod(degrees), Place(TEXT), ASSUMED + "nobody says how many")
         said.setdefault("cluster.devices", each or one)
+    return bool(some if alone is None else not alone.value)
 
 
 def _find_few_tokens(said: Mapping[str, Said]) -> Said | None:
@@ -979,10 +986,16 @@ def _share_batch(said: dict[str, Said]) -> None:
     steps, micro, count = (
         said.get(key) for key in ("training.gradient_accumulation", COUNTS[1], "cluster.devices")
     )
+    keys = [f"parallelism.{key}" for key in DEGREES[1:]]
+    split, few = prod(said[key].value for key in keys if key in said), said.get(BATCH)
+    data = said.get("data alone") or said.get("parallelism.zero")
+    alone = data and data.value in (True, 3)  # the model is not split
+    if few and alone and not micro and count and few.value * split < count.value:
+        why = f"{ASSUMED}a batch below the number of devices is that of each"
+        said[COUNTS[1]] = said.pop(BATCH)._replace(why=why)
     if not steps or not micro or not count or {BATCH, "parallelism.data"} & said.keys():
         return
     why = f"{ASSUMED}the text says the batch of a device"
-    keys = [f"parallelism.{key}" for key in DEGREES[1:]]
     degree = prod(said.setdefault(key, Said(1, steps.place, why)).value for key in keys)
     if count.value % degree == 0:
         whole = micro.value * steps.value * (count.value // degree)
