@@ -421,6 +421,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         adapted = said.setdefault(
             "training.lora.base", bits._replace(value=base, why=ASSUMED + why)
         )
+    if double := said.pop("double", None):  # scales of the 4-bit weights in 8 bits
+        adapted = said["training.lora.base"] = double._replace(value="nf4-double")
     if adapted:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
