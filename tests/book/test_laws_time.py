@@ -334,11 +334,9 @@ def larger(document: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]
     yield "larger batches", [{"training.global_batch": g} for g in (64, 128, 256)]
     data = loading.load(document).data["model"]
     rank = {"parallelism.vocab_multiple": 1}
-    words = data["vocab"]
-    yield (
-        "larger vocabularies",
-        [{"model.vocab": words + more, **rank} for more in (0, 2, 4, 6, 8, 64, 128)],
-    )
+    if words := data.get("vocab"):  # a model of images has none
+        more = (0, 2, 4, 6, 8, 64, 128)
+        yield "larger vocabularies", [{"model.vocab": words + n, **rank} for n in more]
     yield "more layers", [{"model.layers": data["layers"] + more} for more in (0, 2, 4)]
     for key in ("mlp", "moe"):
         width = (data.get(key) or {}).get("intermediate")
