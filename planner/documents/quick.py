@@ -354,8 +354,8 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
         f"{key} {format_flow(every[key].plain() if key in every else get(key))}"
         + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
         for key, because in why.items()
-        if because or key not in every or key == "notes"
-        if not because or why.get(key.rpartition(".")[0]) != because
+        if (because or key not in every or key == "notes")
+        and (not because or why.get(key.rpartition(".")[0]) != because)
     )
 
 
@@ -990,8 +990,7 @@ def _share_batch(said: dict[str, Said]) -> None:
     )
     keys = [f"parallelism.{key}" for key in DEGREES[1:]]
     split, few = prod(said[key].value for key in keys if key in said), said.get(BATCH)
-    data = said.get("data alone") or said.get("parallelism.zero")
-    alone = data and data.value in (True, 3)  # the model is not split
+    alone = _find_data_alone(said)
     if few and alone and not micro and count and few.value * split < count.value:
         why = f"{ASSUMED}a batch below the number of devices is that of each"
         said[COUNTS[1]] = said.pop(BATCH)._replace(why=why)
@@ -1029,14 +1028,20 @@ def _convert_rate(said: dict[str, Said], adapted: bool) -> None:
     said["time.mfu"] = rate._replace(value=f"{plain_text(round(each / whole * 100, 1))}%", why=why)
 
 
+def _find_data_alone(said: Mapping[str, Said]) -> Said | None:
+    """Find what says that the data alone is split, not the model: FSDP, ZeRO-3, DDP."""
+    found = said.get("data alone") or said.get("parallelism.zero")
+    return found if found and found.value in (True, 3) else None
+
+
 def _replicate_whole(said: dict[str, Said]) -> None:
-    """Keep layers whole where only the data is said to be split: FSDP, ZeRO-3, DDP; convert what a
-    text says of failures and links."""
-    alone = said.pop("data alone", None) or said.get("parallelism.zero")
-    if alone and alone.value in (True, 3):
+    """Keep layers whole where only the data is said to be split; convert what a text says of
+    failures and links."""
+    if alone := _find_data_alone(said):
         why = f"{ASSUMED}the text splits the data over all devices"
-        for key in ("parallelism.tensor", "parallelism.pipeline", "parallelism.context"):
-            said.setdefault(key, Said(1, alone.place, why))
+        for key in DEGREES[1:]:
+            said.setdefault(f"parallelism.{key}", Said(1, alone.place, why))
+    said.pop("data alone", None)
     if period := said.pop("failures", None):
         if "cluster.devices" not in said:
             raise _ask_for("devices")

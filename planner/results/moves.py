@@ -95,8 +95,8 @@ def _is_met(when: str, plan: Plan) -> bool:
     """Decide a condition: devices that share states, tensor parallelism, or fewer tokens than the
     model has parameters, as no model is pre-trained on."""
     if when == "fine-tuning":
-        tokens = plan.get("training.tokens") or 0
-        return bool(tokens < instance.compute_values(plan, [PARAMETERS])[PARAMETERS])
+        tokens = plan.get("training.tokens")
+        return not tokens or bool(tokens < instance.compute_values(plan, [PARAMETERS])[PARAMETERS])
     if when == "tensor":
         return bool(plan.get(TENSOR) > 1)
     data, context, apart = (
