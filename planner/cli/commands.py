@@ -254,11 +254,10 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     from planner.documents import quick, schema_files
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
-    from planner.results.result import evaluate_plan
 
     text = " ".join(options.text)
     if len(texts := quick.split_alternatives(text)) > 1:
-        return _compare_texts(texts[0], texts[1])
+        return _compare_texts(texts)
     document = quick.parse_quick(text)
     said, plans = quick.write_quick(text, document), {".yaml": "plan", ".yml": "plan"}
     kinds = _check_outputs(options.output, {**plans, **report.SUFFIXES}, "plan or report")
@@ -274,13 +273,13 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     asked = result.questions
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
-    for found in filter(None, (getattr(one.found, "holds", None) for one in asked.answers)):
-        result = evaluate_plan(found.plan)  # the plan that answers, not where the search started
+    result = _find_answer(result)
     if not asked.answers:
         lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
     lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
-    corrected, (ignored, left_out) = quick.correct_spelling(text)[1], quick.list_ignored(text)
-    lead = [*_list_left_out(left_out), *lead]
+    corrected, (ignored, *without) = quick.correct_spelling(text)[1], quick.list_ignored(text)
+    notes = document.plain().get("notes")
+    lead = [*([f"Note: {notes}"] if notes else []), *_list_left_out(*without), *lead]
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
     lead += [f"Ignored: {', '.join(ignored)}"] if ignored else []
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
@@ -289,47 +288,69 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     return FAILED if _print_missed(asked) else OK
 
 
-def _list_left_out(words: Sequence[str]) -> list[str]:
-    """List the line that names the words of a text that are not understood, if there are any."""
-    named = ", ".join(f"'{word}'" for word in words)
+def _find_answer(result: Any) -> Any:
+    """Return the result of the plan that answers, not of where the search started."""
+    from planner.results.result import evaluate_plan
+
+    found = [getattr(one.found, "holds", None) for one in result.questions.answers]
+    return next((evaluate_plan(one.plan) for one in reversed(found) if one), result)
+
+
+def _list_left_out(words: Sequence[str], unused: Sequence[str]) -> list[str]:
+    """List the lines that name words of a text that are not understood, and numbers that decide
+    nothing, if there are any."""
+    left, numbers = (", ".join(f"'{one}'" for one in each) for each in (words, unused))
     hint = "If one of them matters, write it as KEY=VALUE (docs/quick.md)."
-    return [f"Not understood, and left out: {named}. {hint}"] if words else []
+    lines = [f"Not understood, and left out: {left}. {hint}"] if words else []
+    return lines + ([f"Not used, changes nothing that is computed: {numbers}."] if unused else [])
 
 
-def _format_asked(name: str, results: Sequence[Any]) -> str:
-    """Format what a line asks for, a quantity or ``verdict``, of one plan or of several."""
+def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",)) -> str:
+    """Format what a line asks for, a quantity or ``verdict``, of one plan or of several, each
+    with the words of its side of a comparison."""
     from planner.results.verdict import VERDICTS
 
     words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
     says = " and ".join(dict.fromkeys(words))
     quantity = "memory.process" if name == "verdict" else name
-    shown = " and ".join(one[quantity].text() for one in results)
+    values = (one[quantity].text() for one in results)
+    shown = " and ".join(
+        f"{of}{': ' if of else ''}{one}" for of, one in zip(sides, values, strict=True)
+    )
     each = " per device" if quantity.startswith("memory.") else ""
     if name == "verdict":
         return f"ANSWER  {says}: {shown} of {results[0]['memory.capacity'].text()}{each}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
 
 
-def _compare_texts(first: str, second: str) -> str:
+def _compare_texts(texts: Sequence[str]) -> str:
     """Return what two lines of text differ in, each with what it assumes."""
     from planner.documents import quick
     from planner.questions import loading
     from planner.questions.plan_questions import evaluate
     from planner.review import diff, writing
 
-    lead, results, sides = [], [], []
-    for text in (first, second):
+    answers, lead, results, reports = [], [], [], []
+    words = [text.split() for text in texts]
+    sides = [
+        " ".join(one for one in of if one not in words[not at]).strip("?!,; ")
+        for at, of in enumerate(words)
+    ]
+    for text, side in zip(texts, sides, strict=True):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
         assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
         said = f"{' '.join(text.split())}; assumed: {assumed}"
         lead.append(fill(said, 80, subsequent_indent="  "))
-        results.append(result)
-        side = result.to_json()
-        sides.append({**side, "plan": {**side["plan"], "document": text}})  # two, not one changed
-    found = diff.diff_results(first, second, sides[0], sides[1])
-    lead = [*_list_left_out(quick.list_ignored(first)[1]), *lead]
-    answers = [_format_asked(name, results) for name in quick.list_asked(first)]
+        solved = result.questions.answers
+        answers += [f"ANSWER  {side}: {one.name}: {one.sentence}" for one in solved]
+        results.append(_find_answer(result))
+        report = results[-1].to_json()
+        report["plan"] = {**report["plan"], "document": text}  # two plans, not one that changed
+        reports.append(report)
+    found = diff.diff_results(texts[0], texts[1], reports[0], reports[1])
+    lead = [*_list_left_out(*quick.list_ignored(texts[0])[1:]), *lead]
+    answers += [_format_asked(name, results, sides) for name in quick.list_asked(texts[0])]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
 
 

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, lru_cache, reduce
 from itertools import pairwise, product
-from math import prod
+from math import log, prod
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources, units
@@ -55,7 +55,9 @@ SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
 ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
-UNREAD = ("fault", "ignored", "show", "why")  # values of a phrase that are no values of the plan
+UNREAD = ("fault", "ignored", "unused", "show", "why")  # values of a phrase, none of the plan
+#: Values of a phrase that say nothing alone, so that texts are not compared by them.
+UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use", "notes")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -80,6 +82,13 @@ _BEFORE_DEVICE = re.compile(
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
+)
+#: Two numbers of one unit: `8-16 GPUs`, `$2 to $3`, `between 32 and 64`.
+_MANY = r"((?:\s?[kKmMbBtT](?![A-Za-z]))?)"
+_RANGE = re.compile(
+    rf"(?<![\w.])(?:(?:between|from)\s+)?(\$?)\s*({_NUMBER}){_MANY}"
+    rf"\s*(?:[-–—/]|to|or|and|vs\.?)\s*\$?\s*({_NUMBER}){_MANY}",
+    re.I,
 )
 #: Quantities that YAML reads as text without quotes.
 _QUANTITY = re.compile(rf"{_NUMBER}(?:[kKMBGT]i?|%| USD/h)?")
@@ -145,12 +154,10 @@ def parse_quick(text: str) -> Node:
             key for key, node in _iter_values(documents[0]) if node.plain() != lookup(other, key)
         ]
         raise _ask_for("two", None, ", ".join(keys))
-    if left := _list_left_out(corrected):  # words that stand inside of a phrase are no such
-        without = corrected
-        for one in left:
-            without = f"{without[: one.begin]}{' ' * (one.end - one.begin)}{without[one.end :]}"
-        if parse_quick(without).plain() | {"name": ""} != plans[0] | {"name": ""}:
-            raise PlanError([_refuse_words(corrected, one, ()) for one in left])
+    left = _list_left_out(corrected)  # words that stand inside of a phrase are no such
+    bare = parse_quick(_blank(corrected, left)) if left else documents[0]
+    if bare.plain() | {"name": ""} != plans[0] | {"name": ""}:
+        raise PlanError([_refuse_words(corrected, one, ()) for one in left])
     return documents[0]
 
 
@@ -180,13 +187,17 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
     return _LETTERS.sub(correct, text), corrections
 
 
-def list_ignored(text: str) -> tuple[list[str], list[str]]:
-    """List the words of a text that have no effect on the plan, and those that are not understood
-    and left out."""
+def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
+    """List the words of a text that have no effect on the plan, those that are not understood and
+    left out, and numbers that decide nothing that is computed."""
     text = correct_spelling(text)[0]
-    known = (one for one in _list_splits(text)[0] if "ignored" in (one.values or ()))
-    left = _list_left_out(text)
-    return [text[p.begin : p.end] for p in known], [text[p.begin : p.end] for p in left]
+    kinds: dict[str, list[Piece]] = {kind: [] for kind in ("ignored", "unused")}
+    for piece in _list_splits(text)[0]:
+        for kind in kinds.keys() & (piece.values or {}).keys():
+            kinds[kind].append(piece)
+    each = (kinds["ignored"], _list_left_out(text), kinds["unused"])
+    known, left, unused = ([text[p.begin : p.end] for p in pieces] for pieces in each)
+    return known, left, unused
 
 
 def _list_left_out(text: str) -> list[Piece]:
@@ -203,39 +214,76 @@ def _refuse_words(text: str, piece: Piece, others: Sized) -> Fault:
 
 
 def split_alternatives(text: str) -> list[str]:
-    """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, into
-    the two texts that it means; other texts stay whole."""
-    text = correct_spelling(text)[0]
-    if re.search(r"\b(compar\w+|difference)\b", text, re.I):  # compare A and B
-        joins = re.finditer(r"\b(and|with|to)\b", text, re.I)
-        each = (_split_between(f"{text[: a.start()]}vs{text[a.end() :]}") for a in joins)
-        return next((texts for texts in each if len(texts) > 1), None) or _split_between(text)
-    return _split_between(text)
-
-
-def _split_between(text: str) -> list[str]:
-    """Split a text at a word such as `vs` between two values of a kind; other texts stay whole."""
-    pieces = _list_splits(text)[0]
-    for at, piece in enumerate(pieces[1:-1], 1):
-        if (
-            text[piece.begin : piece.end].lower().rstrip(".")
-            not in _load_phrases()["between"].split()
-        ):
-            continue
-        before, after = pieces[at - 1], pieces[at + 1]
-        if not before.values or not after.values:
-            continue
-        first = second = 1
-        if at > 1 and {*before.values} == {"size"} and "family" in (pieces[at - 2].values or ()):
-            first = 2
-        if at + 2 < len(pieces) and "family" in after.values:
-            second = 2 if "size" in (pieces[at + 2].values or ()) else 1
-        kinds = [{"model"} if NAMED & {*one} else {*one} for one in (before.values, after.values)]
-        if kinds[0] == kinds[1]:
-            begin, end = pieces[at - first].begin, pieces[at + second].end
-            each = text[begin : piece.begin], text[pieces[at + 1].begin : end]
-            return [f"{text[:begin]}{one} {text[end:]}" for one in each]
+    """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, or
+    gives a range where a number belongs, into the two texts that it means; other texts stay
+    whole."""
+    text, table = correct_spelling(text)[0], _load_phrases()
+    compared = re.search(r"\b(compar\w+|difference)\b", text, re.I)
+    words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
+    pieces = _join_families(_name_sizes(text, [*_list_splits(text)[0]]))
+    for join in re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I):
+        before = [one for one in pieces if one.end <= join.start()]
+        after = [one for one in pieces if one.begin >= join.end()]
+        kinds = [_map_kinds(before), _map_kinds(after)]
+        shared = {*kinds[0]} & {*kinds[1]}
+        differing = {kind for kind in shared if kinds[0][kind] != kinds[1][kind]}
+        if differing and all(len(of[kind]) == 1 for of in kinds for kind in differing):
+            sides = [
+                [one for one in side if differing & {*_map_kinds([one])}]
+                for side in (before, after)
+            ]
+            without = Piece(join.start(), join.end(), None)
+            return [_blank(text, [without, *side]) for side in sides[::-1]]
+    for found in _RANGE.finditer(text):
+        sign, first, many, second, last = found.groups("")
+        each = (f"{sign}{first}{many or last}", f"{sign}{second}{last}")
+        texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
+        if not _is_plan(text) and all(map(_is_plan, texts)):
+            return texts
     return [text]
+
+
+def _join_families(pieces: Iterable[Piece]) -> list[Piece]:
+    """Join each family of models with the size after it."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        before = joined[-1] if joined else piece
+        if {*(before.values or ())} == {"family"} and "size" in (piece.values or ()):
+            joined[-1] = Piece(
+                before.begin, piece.end, {**(before.values or {}), **(piece.values or {})}
+            )
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
+    """Map what may be compared, a model, a device or another key, to its values in pieces."""
+    found: dict[str, set[str]] = {}
+    for piece in pieces:
+        values = {key: one for key, one in (piece.values or {}).items() if key not in UNCOMPARED}
+        named = [f"{one}" for key, one in values.items() if key in NAMED]
+        values = {key: one for key, one in values.items() if key not in NAMED}
+        values |= {"model": " ".join(named)} if named else {}
+        for key, value in values.items():
+            found.setdefault(LENGTH if key == "length alone" else key, set()).add(str(value))
+    return found
+
+
+def _is_plan(text: str) -> bool:
+    """Return whether a text describes a plan."""
+    try:
+        parse_quick(text)
+    except PlanError:
+        return False
+    return True
+
+
+def _blank(text: str, pieces: Iterable[Piece]) -> str:
+    """Replace pieces of a text by spaces."""
+    for one in pieces:
+        text = f"{text[: one.begin]}{' ' * (one.end - one.begin)}{text[one.end :]}"
+    return text
 
 
 def list_asked(text: str) -> list[str]:
@@ -267,6 +315,9 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
         why = values.get("why", {})
         for key, value in values.items():
             one = Said(value, place, ASSUMED + why[key] if key in why else "")
+            if key == "notes":
+                _add_note(said, place, value)
+                continue
             key = f"{key} {value}" if key == "question" else key
             if key not in UNREAD and said.setdefault(key, one).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
@@ -279,6 +330,13 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     if faults:
         raise PlanError(faults)
     return said
+
+
+def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
+    """Add a note on what of a text is not counted to the others."""
+    before = said.get("notes")
+    if before is None or note not in before.value:
+        said["notes"] = Said(f"{before.value}; {note}" if before else note, place)
 
 
 def _may_leave_out(words: str) -> bool:
@@ -354,7 +412,7 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
         f"{key} {format_flow(every[key].plain() if key in every else get(key))}"
         + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
         for key, because in why.items()
-        if (because or key not in every or key == "notes")
+        if (because or key not in every)
         and (not because or why.get(key.rpartition(".")[0]) != because)
     )
 
@@ -439,19 +497,19 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _share_batch(said)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
     if tuned and not follow and not sized and "largest-batch" not in asked:
-        batch, why = _load_phrases()["assumptions"][BATCH]
-        micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
-        whole = (count.value if count else 1) * (micro.value if micro else 1)
-        said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
+        _assume_batch(said)
     if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
         count = int(Fraction(spent.value) / (6 * size))
         said["training.tokens"], spent = spent._replace(value=count, why=why), None
     _convert_rate(said, bool(adapted))
     _replicate_whole(said)
-    mfu = said.get("time.mfu")
+    mfu, busy = said.get("time.mfu"), said.pop("busy", None)
     if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
-        raise _ask_for("mfu", mfu.place, mfu.value)
+        if not busy:
+            raise _ask_for("mfu", mfu.place, mfu.value)
+        _add_note(said, mfu.place, f"utilisation {mfu.value}: not used; no run reaches it as MFU")
+        del said["time.mfu"], said["time.use"]
     if sized and spent:
         said["questions"] = spent._replace(value=[{"compute-optimal": f"{spent.value} FLOP"}])
     elif spent:
@@ -463,7 +521,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif isinstance(said["model"].value, str) and _find_longest(said) is None:
         length, why = _load_phrases()["assumptions"]["no longest"]
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
-    said.pop("sized", None)
+    for key in ("sized", "used"):
+        said.pop(key, None)
     return said
 
 
@@ -537,10 +596,11 @@ def _choose_model(said: dict[str, Said]) -> None:
             like["name"] = f"{named.value} {size.value} (shape: {like.get('extends', 'unknown')})"
             said["model"] = said["model"]._replace(value=like, why=why)
         said["sized"] = size
+        said |= {"used": active} if active else {}
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
-    if "model" in said and (active or experts):
+    if (active or experts) and "model" in said and not said["model"].why:
         sizes = _find_sizes(said["model"].value)
         if len({*sizes}) < 2 or (active and not _is_near(sizes[1], active.value, limit="ratio")):
             raise _ask_for("experts", (active or experts).place)  # type: ignore[union-attr]
@@ -566,7 +626,7 @@ def _count_parameters(said: Mapping[str, Said]) -> int | None:
     """Count the parameters of which a token makes use; None where they are unknown."""
     sizes = _find_sizes(said["model"].value)
     if "sized" in said and len({*sizes}) < 2:
-        return int(units.parse(said["sized"].value, "parameters"))
+        return int(units.parse(said.get("used", said["sized"]).value, "parameters"))
     return int(sizes[1]) if sizes else None
 
 
@@ -672,7 +732,10 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     if not given:
         return None
     place = next(iter(given.values())).place
-    if not {"shape.layers", "shape.hidden"} <= {*given} or NAMED & {*said}:
+    family = said.get("family")
+    if family and family.value in _load_phrases()["plain_families"].split():
+        del said["family"]
+    if not {"shape.layers", "shape.hidden"} <= {*given} or {*NAMED} - {"size"} & {*said}:
         raise _ask_for("shape", place)
     sizes = {key.removeprefix("shape."): one.value for key, one in given.items()}
     name, why = _load_phrases()["assumptions"]["shape"]
@@ -680,6 +743,17 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     attention = {"heads": sizes.get("heads", max(1, hidden // 128))}
     attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
     wide = sizes.get("intermediate", max(1, round(hidden * 8 / 3 / 256)) * 256)
+    if size := said.pop("size", None):  # what it leaves of the layers is the feed-forward's
+        base = source.load({"extends": name}, kind="model").data
+        shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
+        rest = (
+            units.parse(size.value, "parameters") - 2 * sizes.get("vocab", base["vocab"]) * hidden
+        )
+        fills = rest / (sizes["layers"] * hidden) - (2 + 2 * shared) * hidden
+        fills = round(float(fills) / 3 / 64) * 64
+        if not hidden <= fills <= 8 * hidden:
+            raise _ask_for("second", size.place, size.value)
+        wide, why = sizes.get("intermediate", fills), f"{why}; the feed-forward fills {size.value}"
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
     return Said(model, place, ASSUMED + why)
@@ -687,24 +761,37 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
 
 def _choose_experts(size: Said, active: Said | None) -> Said:
     """Choose the built-in model with experts that is nearest to a size, in all parameters and in
-    those that a token uses.
+    those that a token uses; with other layers and experts where it is not near.
 
     Raises:
-        PlanError: none is near.
+        PlanError: all are much smaller or larger.
     """
-    near = [
-        (abs(total - units.parse(size.value, "parameters")), name)
-        for name, (_, total, used, _) in _load_sizes().items()
-        if used < total
-        and _is_near(str(total), size.value, limit="ratio")
-        and (active is None or _is_near(str(used), active.value, limit="ratio"))
-    ]
-    if not near:
-        raise _ask_for("experts", size.place)
-    name = min(near)[1]
-    shown = [numbers.text(one, "parameters", "table") for one in _load_sizes()[name][1:3]]
-    why = f"{ASSUMED}the built-in model with experts nearest to it: {' with '.join(shown)} active"
-    return Said(name, size.place, why)
+    wanted, used = (units.parse(one.value, "parameters") if one else 0 for one in (size, active))
+    factors = {
+        name: (float(wanted / total), float(used / own if active else wanted / total))
+        for name, (_, total, own, _) in _load_sizes().items()
+        if own < total
+    }
+    limits = _load_phrases()["limits"]
+    for name in sorted(factors, key=lambda one: sum(abs(log(factor)) for factor in factors[one])):
+        whole, deep = factors[name]
+        shown = [numbers.text(one, "parameters", "table") for one in _load_sizes()[name][1:3]]
+        why = (
+            f"{ASSUMED}the built-in model with experts nearest to it: {' with '.join(shown)} active"
+        )
+        if all(1 / limits["ratio"] <= factor <= limits["ratio"] for factor in factors[name]):
+            return Said(name, size.place, why)
+        model = source.load({"extends": name}, kind="model").data
+        experts = model.get("moe", {}).get("experts", 0) * whole / deep
+        experts = 8 * round(experts / 8) or round(experts)  # which devices can share
+        if isinstance(model.get("layers"), int) and experts >= model["moe"].get("top_k", 1):
+            if max(deep, 1 / deep) > limits["scaled"]:
+                break
+            layers = max(1, round(model["layers"] * deep))
+            why += f", with {layers} layers and {experts} experts"
+            like = {"extends": name, "layers": layers, "moe": {"experts": experts}}
+            return Said(like, size.place, why)
+    raise _ask_for("experts", size.place)
 
 
 def _choose_device(said: dict[str, Said]) -> None:
@@ -713,22 +800,28 @@ def _choose_device(said: dict[str, Said]) -> None:
     Raises:
         PlanError: there is none.
     """
-    memory, variant = said.pop("memory", None), said.pop("variant", None)
-    name = said.get("cluster.accelerator")
+    memory, variant, ram = (said.pop(key, None) for key in ("memory", "variant", "ram"))
+    name, many = said.get("cluster.accelerator"), said.get("cluster.devices")
+    kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
+    if name:
+        kinds = [kind for kind in kinds if _name_family(kind) == _name_family(name.value)]
+    counts = (1, many.value) if name and many else (1,)  # `4x3090, 96 GB` says that of all
+
+    def has_memory(kind: str, amount: Said) -> bool:
+        own = source.load({"extends": kind}, kind="accelerator").get("memory")
+        each = (f"{plain_text(Fraction(amount.value) / count)} GB" for count in counts)
+        return any(_is_near(own, one, "bytes") for one in each)
+
+    if ram and (memory or (name and not any(has_memory(kind, ram) for kind in kinds))):
+        _add_note(said, ram.place, f"{ram.value} GB of the host's memory: not used")
+        ram = None
+    memory = memory or ram
     if (about := memory or variant) and "cluster" not in said:
-        kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
-        first = _name_family(name.value) if name else ""
         fitting = [
             kind
             for kind in kinds
-            if _name_family(kind) == first or not name
             if variant is None or variant.value in kind.split("-")
-            if memory is None
-            or _is_near(
-                source.load({"extends": kind}, kind="accelerator").get("memory"),
-                f"{memory.value} GB",
-                "bytes",
-            )
+            if memory is None or has_memory(kind, memory)
         ]
         if name:
             fitting.sort(key=lambda one: "sxm" not in one)  # the usual form, where there is one
@@ -873,6 +966,8 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
         said[BATCH] = Said(count, step.place, why)
     if (steps := said.pop("steps", None)) is not None:
+        if BATCH not in said and tuned:
+            _assume_batch(said)
         if BATCH not in said:
             raise _ask_for("steps", steps.place)
         made = steps.value * (step.value if step else said[BATCH].value * each)
@@ -980,6 +1075,14 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
         each = value / said["cluster.devices_per_node"].value * 8 / 10**9
         rate = rate._replace(value=f"{plain_text(each)} Gb/s")
     said["cluster.network.bandwidth"] = rate
+
+
+def _assume_batch(said: dict[str, Said]) -> None:
+    """Assume the batch of a fine-tuning, in whole sequences for each device."""
+    batch, why = _load_phrases()["assumptions"][BATCH]
+    micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
+    whole = (count.value if count else 1) * (micro.value if micro else 1)
+    said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
 
 
 def _share_batch(said: dict[str, Said]) -> None:
@@ -1239,9 +1342,10 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
         glued = 0 if text[found.end() - 1].isspace() or at == 0 else 1
         return [Piece(at, found.end(), {}, (0, 0, glued if found[0] in "-_/@" else 0))]
     pieces = [
-        Piece(at, end, values, (0, 0, 2 if "alone" in values else 1))
+        Piece(at, end, values, (int("unused" in values), 0, 2 if "alone" in values else 1))
         for end, values in (*_match_phrases(text, at), *_match_pair(text, at))
     ]
+    pieces.sort(key=lambda one: one.cost[0])  # what is not used is the last choice
     found = _WORD.match(text, at)
     assert found is not None
     word = found[0].lower().rstrip(".'’:").replace("’", "'")
@@ -1262,7 +1366,8 @@ def _is_harmless(word: str) -> bool:
         return True
     for ending in ("s", "es", "ed", "d", "ing", "ly"):
         stem = word.removesuffix(ending)
-        if stem != word and len(stem) > 2 and {stem, f"{stem}e", stem[:-1]} & _list_harmless():
+        short = stem[:-1] if stem[-1:] == stem[-2:-1] else stem  # planning, plan
+        if stem != word and len(stem) > 2 and {stem, f"{stem}e", short} & _list_harmless():
             return True
     return False
 
@@ -1464,6 +1569,8 @@ def _fill_phrase(
             if one != "{net}" or values["net"]
         }
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
+        if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
+            why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"
         yield found.end(), {**filled, "why": why} if why else filled
 
 
@@ -1536,7 +1643,8 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     whole = {other: name for other, name in ship["cluster"].items() if other not in nodes}
     absent = {aliases.to_letters(str(n)): v for n, v in _load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in _list_families()}
-    return {**ship, "cluster": whole, "instance": nodes, "absent": absent, "family": families}
+    device = {"device": {**absent, **ship["device"]}, "absent": absent}
+    return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
 
 def _match_pair(text: str, at: int) -> Iterator[Understood]:

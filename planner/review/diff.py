@@ -28,7 +28,7 @@ from planner.review import reports, revisions
 #: Causes of a change, in the order of print.
 CAUSES = ("plan", "program", "presets", "prices")
 #: Origins of an input stated for this plan, and of one from a preset.
-_STATED = re.compile(r"--set|argument|[^:]+:\d+")
+_STATED = re.compile(r"--set|argument|quick|assumed: .*|[^:]+:\d+")
 _PRESET = re.compile("preset (.+)")
 #: Inputs that follow from a provider, an accelerator and a day.
 _PRICES = ("cluster.price", "cluster.reserved_price")

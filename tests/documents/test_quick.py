@@ -196,6 +196,10 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         ("7b on 64 h100 or 64 h200", ["7b on 64 h100  ", "7b on 64 h200 "]),
         ("7b on 8 h100 zero1 versus zero3", ["7b on 8 h100 zero1  ", "7b on 8 h100 zero3 "]),
         ("7b on 8 h100 vs fp8", ["7b on 8 h100 vs fp8"]),
+        ("7b at $2-3/h on 8 h100", ["7b at $2/h on 8 h100", "7b at $3/h on 8 h100"]),
+        ("7b, between 8 and 16 h100", ["7b, 8 h100", "7b, 16 h100"]),
+        ("fp8 slower than bf16? 7b 8 h100", ["fp8 slower ? 7b 8 h100", "slower bf16? 7b 8 h100"]),
+        ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
         (
             "compare llama3-8b and qwen2.5-7b on 8 h100",
             ["compare llama3-8b on 8 h100", "compare qwen2.5-7b on 8 h100"],
@@ -222,7 +226,7 @@ def test_what_is_given_of_a_layout_stays_and_the_rest_is_found(word: str) -> Non
 
 def test_words_that_say_nothing_are_told_and_the_plan_is_that_without_them() -> None:
     line = "kindly llama3-8b on 64 h100, 2T tokens, cheers"
-    assert quick.list_ignored(line) == (["kindly", "cheers"], [])
+    assert quick.list_ignored(line) == (["kindly", "cheers"], [], [])
     assert plan(line) | {"name": ""} == plan("llama3-8b on 64 h100, 2T tokens") | {"name": ""}
 
 
