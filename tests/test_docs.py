@@ -15,7 +15,7 @@ import yaml
 
 from planner.documents import schema, source
 from planner.questions import loading
-from tests.conftest import RunCli
+from tests.conftest import RunCli, read_data
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -27,37 +27,9 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 
 # What the examples use of the repository; a run must not write into the repository itself.
-NEEDED = (
-    "plan.py",
-    "planner",
-    "presets",
-    "schemas",
-    "templates",
-    "tests",
-    "docs",
-    "examples",
-    "pyproject.toml",
-    "README.md",
-)
+NEEDED = read_data("docs")["needed"]
 # Commands that prepare a machine, or run these very tests.
-PREPARING = (
-    "trainplan serve",  # what waits for somebody (tests/serve)
-    "trainplan site",  # with a copy of Pyodide (tests/serve/test_site.py)
-    "npm install",
-    "python -m http.server",
-    "curl -s localhost",
-    "docker",
-    "python3 -m venv",
-    "pip install",
-    ".venv/bin/pip install",
-    "python -m pytest",
-    ".venv/bin/python -m pytest",
-    "make",
-    ".ci/run",
-    ". .venv/bin/activate",
-    "mkdocs",
-    "trainplan completion",
-)
+PREPARING = tuple(read_data("docs")["preparing"])
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
 # A page for contributors shows declarations as they stand in the book.

@@ -1,17 +1,16 @@
-"""Numbers at the edges, and what must hold for every plan: conservation, scaling, monotony."""
+"""Numbers at the edges; what must hold for every plan is in test_whole_space.py."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import planner
 from planner.results.result import Result
+from tests.conftest import read_data
 from tests.strategies import Document, plans
 
 SLOW = settings(
@@ -19,17 +18,7 @@ SLOW = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 
-DENSE: Document = {
-    "name": "edge",
-    "model": {
-        "name": "edge", "layers": 2, "hidden": 64, "vocab": 1000,
-        "attention": {"heads": 4}, "mlp": {"gated": False}, "norm": "layernorm",
-        "positions": "rope", "bias": True, "tied_embeddings": True,
-    },
-    "cluster": {"extends": "hgx-h100", "devices": 8},
-    "training": {"tokens": "1B", "sequence_length": 128, "global_batch": 64},
-    "time": {"mfu": 0.5, "use": "assumed"},
-}  # fmt: skip
+DENSE: Document = read_data("plans")["edges"]
 
 
 def evaluated(document: Document, changes: dict[str, Any] | None = None) -> Result:
@@ -135,56 +124,6 @@ def test_floating_point_overflow_is_absence() -> None:
     assert "cannot be computed" in value.reason
 
 
-# For every plan ----------------------------------------------------------------------------
-
-
-@SLOW
-@given(plans())
-def test_nothing_is_lost_or_made(document: Document) -> None:
-    result = evaluated(document)
-    total = number(result, "parameters.total")
-    assert total == sum(
-        number(result, f"parameters.{part}") for part in ("embedding", "head", "non_embedding")
-    )
-    tokens = document["training"]["tokens"]
-    assert number(result, "compute.training_flops") == (
-        tokens * number(result, "compute.flops_per_token")
-    )
-    live = [number(result, f"memory.{part}") for part in
-            ("weights", "gradients", "optimizer", "activations", "buffers")]  # fmt: skip
-    assert all(part >= 0 for part in live)
-    assert number(result, "memory.total") <= sum(live)
-    assert number(result, "memory.weights") <= number(result, "memory.total")
-    headroom = number(result, "memory.headroom")
-    assert headroom == number(result, "memory.capacity") - number(result, "memory.process")
-    assert result.verdict["fits"] is (headroom >= 0)
-    rate = number(result, "time.tokens_per_second")
-    each = number(result, "time.tokens_per_second_per_device")
-    assert rate == each * document["cluster"]["devices"]
-
-
-@SLOW
-@given(plans(), st.integers(2, 9))
-def test_a_longer_run_takes_and_costs_in_proportion(document: Document, times: int) -> None:
-    tokens = document["training"]["tokens"]
-    short = evaluated(document)
-    long = evaluated(document, {"training.tokens": times * tokens})
-    for key in ("compute.training_flops", "time.training_days", "cost.total"):
-        assert number(long, key) == times * number(short, key), key
-    for key in ("memory.total", "time.step_seconds", "parameters.total"):
-        assert number(long, key) == number(short, key), key
-
-
-@SLOW
-@given(plans())
-def test_more_recomputation_keeps_no_more(document: Document) -> None:
-    kept = [
-        number(evaluated(document, {"training.recompute": mode}), "memory.activations")
-        for mode in ("none", "selective", "full")
-    ]
-    assert kept == sorted(kept, reverse=True)
-
-
 @pytest.mark.slow
 @SLOW
 @given(plans())
@@ -197,45 +136,3 @@ def test_sharding_keeps_no_more_states(document: Document) -> None:
     layout = document["parallelism"]
     ranks = document["cluster"]["devices"] // (layout["tensor"] * layout["pipeline"])
     assert states[1] * ranks >= states[0]
-
-
-GROWING = {
-    "training.micro_batch": 1,
-    "model.vocab": 32_000,
-    "training.sequence_length": 128,
-    "model.mlp.intermediate": 64,
-}
-
-
-@SLOW
-@given(plans(), st.sampled_from(sorted(GROWING)))
-def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
-    document["training"]["global_batch"] *= 2 * document["training"]["micro_batch"]
-    small = evaluated(document, GROWING)
-    large = evaluated(document, {**GROWING, key: 2 * GROWING[key]})
-    for quantity in ("memory.total", "memory.activations", "compute.training_flops"):
-        assert number(large, quantity) >= number(small, quantity), quantity
-
-
-@pytest.mark.slow
-@SLOW
-@given(plans())
-def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:
-    from planner.engine.evaluate import Absent, Evaluation
-
-    def worth(evaluation: Evaluation, identifier: str) -> Any:
-        """A value, or why there is none: 1.1 tensor-parallel ranks leave ranges."""
-        value = evaluation.trace_quantity(identifier).value
-        return value.reason if isinstance(value, Absent) else value
-
-    whole = evaluated(document).evaluation
-    ids = ("time.training_days", "memory.total", "cost.total", "compute.training_flops")
-    for identifier in ids:
-        whole.value(identifier)
-    for symbol, value in whole.case.bindings.items():
-        if isinstance(value, (int, Fraction)) and not isinstance(value, bool) and value:
-            more = value * Fraction(11, 10)
-            case = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
-            anew, varied = Evaluation(case, whole.book), whole.change_input(symbol, more)
-            for identifier in ids:
-                assert worth(varied, identifier) == worth(anew, identifier), (symbol, identifier)

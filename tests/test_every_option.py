@@ -16,27 +16,11 @@ from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent, Evaluation
 from tests.book.test_laws_time import FASTER, SLOWER
 from tests.changed import evaluation_of
+from tests.conftest import read_data
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.
-HEADLINES = (
-    "parameters.total",
-    "compute.training_flops",
-    "compute.executed_flops_per_token",
-    "memory.process",
-    "memory.headroom",
-    "checkpoint.bytes",
-    "checkpoint.interval_seconds",
-    "time.step_seconds",
-    "time.tokens_per_second",
-    "time.mfu",
-    "time.training_days",
-    "time.goodput",
-    "time.run_days",
-    "cost.total",
-    "energy.total",
-    "energy.carbon",
-)
+HEADLINES = read_data("every_option")["headlines"]
 SERVING = (
     "parameters.total",
     "memory.process",
@@ -49,27 +33,7 @@ SERVING = (
 LISTED: dict[tuple[str, Any], dict[str, str]] = {}
 
 #: A plan that leaves nothing open: prices, power, failures, storage.
-PLAN: dict[str, Any] = {
-    "model": "mixtral-8x7b",
-    "cluster": {
-        "accelerator": "h100-sxm-80gb",
-        "devices": 64,
-        "price": "2 USD/h",
-        "host_power": "300 W",
-        "pue": "1.1",
-        "carbon_intensity": "0.4 kgCO2e/kWh",
-        "failures": {"count": 419, "devices": 16384, "period": "54 days"},
-        "storage": {"bandwidth": "100 GB/s"},
-    },
-    "training": {
-        "tokens": "1T",
-        "sequence_length": 4096,
-        "global_batch": 512,
-        "micro_batch": 1,
-    },
-    "parallelism": {"tensor": 2, "pipeline": 2, "expert": 4, "zero": 1},
-    "time": {"restart": "10 min"},
-}
+PLAN: dict[str, Any] = read_data("plans")["every_option"]
 #: What a choice needs beside itself.
 BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("parallelism.zero", 0): {"training.distributed_optimizer": False},
@@ -98,29 +62,7 @@ WITH: dict[str, dict[str, Any]] = {
     "training.partition_activations": {"training.recompute": "full"},
 }
 #: Layouts under which each choice is tried: each ZeRO stage, degrees on one node and on several.
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "without sharding": {"parallelism.zero": 0},
-    "sharded gradients": {"parallelism.zero": 2},
-    "sharded weights": {"parallelism.zero": 3, "parallelism.pipeline": 1},
-    "replicas": {"parallelism.zero": 3, "parallelism.replicate": 2},
-    "one device of each group": {
-        "parallelism.tensor": 1,
-        "parallelism.pipeline": 1,
-        "parallelism.expert": 1,
-    },
-    "tensor ranks on two nodes": {
-        "parallelism.tensor": 16,
-        "parallelism.sequence": True,
-        "parallelism.expert_tensor": 1,
-    },
-    "a long sequence": {"parallelism.context": 8, "training.sequence_length": 65536},
-    "a domain that is one node": {
-        "cluster.accelerator": "gb200",
-        "cluster.devices": 64,
-        "cluster.devices_per_node": 64,
-    },
-}
+LAYOUTS: dict[str, dict[str, Any]] = read_data("every_option")["layouts"]
 
 
 def choices() -> Iterator[tuple[str, Any]]:
@@ -199,17 +141,7 @@ def test_modes_schedules_and_stages_of_sharding_go_together(
 
 #: What nothing else hides, quicker work hiding less, a part of a time by its share of the passes,
 #: and what is left of a capacity.
-LEFT = (
-    "time.exchange.again",
-    "time.model.weights",
-    "time.part.busy.weights",
-    "time.data",
-    "time.data.reduce.left",
-    "time.data.gather.left",
-    "time.core.context",
-    "time.part.offload",
-    "memory.headroom",
-)
+LEFT = read_data("every_option")["without_effect"]
 PAIRED = ("time.part.busy.forward", "time.part.busy.backward", "time.forward", "time.backward")
 FORMATS = "training.bytes."
 #: Choices that together with ``LAYOUTS`` ask nearly every formula of a time.

@@ -23,7 +23,7 @@ from planner.questions import loading
 from planner.questions.batch import Batch
 from planner.questions.search.layouts import Space
 from tests.changed import changed
-from tests.conftest import KINDS_OF_MODEL, leave_to_night
+from tests.conftest import KINDS_OF_MODEL, leave_to_night, read_data
 from tests.strategies import Document, plans
 
 SCALARS = [name for name, first in BOOK.quantities.items() if not first.per]
@@ -45,35 +45,7 @@ def numbers(written: Any, ids: Any = None) -> dict[str, Any]:
 
 
 #: Of a plan where one device holds everything, what has nothing to divide or nobody to send to.
-ALONE: dict[str, dict[str, Any]] = {
-    "ZeRO 1": {"parallelism.zero": 1},
-    "ZeRO 2": {"parallelism.zero": 2},
-    "ZeRO 3": {"parallelism.zero": 3},
-    "weights kept gathered": {"parallelism.zero": 3, "parallelism.reshard": False},
-    "live parameters": {"parallelism.zero": 3, "memory.live_parameters": 10**9},
-    "a distributed optimizer": {"training.distributed_optimizer": True},
-    "one replica": {"parallelism.replicate": 1},
-    "sequence parallelism": {"parallelism.sequence": True},
-    "a tensor overlap": {"parallelism.tensor_overlap": True},
-    "one context rank, ring": {"parallelism.context": 1, "parallelism.context_exchange": "ring"},
-    "one context rank, gather": {"parallelism.context_exchange": "gather"},
-    "no overlap of data": {"parallelism.data_overlap": "none"},
-    "an overlap of data": {"parallelism.data_overlap": "all"},
-    "no overlap of sends": {"parallelism.send_overlap": False},
-    "an overlap of sends": {"parallelism.send_overlap": True},
-    "one expert rank": {"parallelism.expert": 1, "parallelism.expert_tensor": 1},
-    "an overlap of experts": {"parallelism.expert_overlap": True},
-    "a cut": {"parallelism.cut": "ends"},
-    "GPipe": {"training.schedule": "gpipe", "parallelism.virtual_pipeline": 1},
-    "ZB-H1": {"training.schedule": "zero-bubble", "parallelism.virtual_pipeline": 1},
-    "DualPipeV": {"training.schedule": "dualpipev", "parallelism.virtual_pipeline": 2},
-    "virtual stages": {"parallelism.virtual_pipeline": 2},
-    "activations partitioned": {"training.partition_activations": True},
-    "nothing on the host": {"training.offload.activations": 0, "training.offload.optimizer": False},
-    "an even load": {"training.expert_imbalance": 1},
-    "no layer in 16 bit": {"training.bf16_layers.first": 0, "training.bf16_layers.last": 0},
-    "no dropout": {"training.dropout": 0},
-}
+ALONE: dict[str, dict[str, Any]] = read_data("neutral")["alone"]
 RECIPES: dict[str, dict[str, Any]] = {
     "bf16": {},
     "fp8": {"training.precision": "fp8", "training.implementation": "megatron"},
@@ -199,16 +171,7 @@ training: {{tokens: {tokens}, sequence_length: {length}, global_batch: {batch}}}
 parallelism: {{zero: {zero}}}
 time: {{restart: {restart}}}
 """
-SPELLED = {
-    "model": ("llama2-7b", "meta-llama/Llama-2-7b-hf", "Llama-2 7B"),
-    "accelerator": ("h100-sxm-80gb", "H100"),
-    "price": ("2 USD/h", "'2 USD/h'"),
-    "tokens": ("1000000000", "1_000_000_000", "'1000000000'", "1B", "1e9", "1000M"),
-    "length": ("1024", "1_024", "'1024'", "1024 tokens", "1Ki"),
-    "batch": ("16", "'16'", "1_6"),
-    "zero": ("1", "0x1"),
-    "restart": ("600", "600 s", "10 min", "'600 s'", "10min"),
-}
+SPELLED = read_data("neutral")["spelled_out"]
 
 
 @pytest.mark.slow

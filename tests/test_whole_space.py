@@ -21,16 +21,20 @@ from planner.book import formulas
 from planner.book.quantity import BOOK
 from planner.questions.constraints import is_stage_sum
 from planner.results.result import Result
-from tests.strategies import Document, wide_plans
+from tests.strategies import Document, plans, wide_plans
 from tests.strategies import settings as every_setting
 
 Wide = tuple[Document, dict[str, Any]]
-#: Ten by default, three hundred in the long profile.
+#: Some by default, thirty times as many in the long profile.
 MANY = settings(
-    max_examples=settings.default.max_examples // 10,
+    max_examples=settings.default.max_examples // 8,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # to shrink an example takes minutes
 )  # fmt: skip
+#: Half of the examples are small plans, which take less time.
+PLANS = wide_plans() | plans().map(
+    lambda plan: (plan, {"time.mfu": 0.4, "training.tokens": plan["training"]["tokens"]})
+)
 assert formulas  # what fills the book
 SCALARS = [name for name, first in BOOK.quantities.items() if not first.per]
 RECORDED = [name for name in SCALARS if not is_stage_sum(name)]
@@ -62,7 +66,7 @@ def numbers(result: Result) -> dict[str, Any]:
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans())
+@given(PLANS)
 def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
     result = evaluated(plan)
     found = numbers(result)
@@ -79,7 +83,7 @@ def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans())
+@given(PLANS)
 def test_nothing_is_lost_or_made(plan: Wide) -> None:
     result = evaluated(plan)
     found = numbers(result)
@@ -111,7 +115,7 @@ def test_nothing_is_lost_or_made(plan: Wide) -> None:
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans(), st.integers(2, 9))
+@given(PLANS, st.integers(2, 9))
 def test_a_longer_run_takes_and_costs_in_proportion(plan: Wide, times: int) -> None:
     tokens = plan[1].get("training.tokens", 10**9)
     short = numbers(evaluated(plan))
@@ -128,6 +132,7 @@ def test_a_longer_run_takes_and_costs_in_proportion(plan: Wide, times: int) -> N
 #: A value of a key that is then doubled, and what does not shrink with it.
 GROWS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "training.micro_batch": (1, ("memory.total", "memory.process")),
+    "training.sequence_length": (128, ("compute.training_flops",)),
     "training.bytes.master": (2, ("memory.optimizer", "memory.total")),
     "memory.other": (10**9, ("memory.process",)),
     "memory.allocator_share": (0.1, ("memory.reserved", "memory.process")),
@@ -137,7 +142,7 @@ GROWS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans(), st.sampled_from(sorted(GROWS)))
+@given(PLANS, st.sampled_from(sorted(GROWS)))
 def test_more_of_it_takes_no_less(plan: Wide, key: str) -> None:
     least, ids = GROWS[key]
     batch = plan[0]["training"]["global_batch"]
@@ -152,7 +157,7 @@ def test_more_of_it_takes_no_less(plan: Wide, key: str) -> None:
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans())
+@given(PLANS)
 def test_more_recomputation_keeps_no_more(plan: Wide) -> None:
     for key in ("training.recompute_layers", "training.recompute_modules"):
         plan[1].pop(key, None)
@@ -199,7 +204,7 @@ def same(result: Result, shown: dict[str, Any], told: Any, names: list[str]) -> 
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans(), axes())
+@given(PLANS, axes())
 def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, list[Any]]) -> None:
     """The compiled form, over arrays: the exact numbers to double precision, nothing where one is
     absent, a reason where there is no such plan."""
@@ -233,7 +238,7 @@ def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, lis
 
 @pytest.mark.slow
 @MANY
-@given(wide_plans(), st.data())
+@given(PLANS, st.data())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.DataObject) -> None:
     from planner.engine.evaluate import Absent, Evaluation
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base import numbers, units
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 #: Functions that format a number by themselves, by file, with the reason.
 EXCEPTIONS = {
@@ -109,19 +109,7 @@ def test_nothing_else_formats_numbers() -> None:
     assert EXCEPTIONS.keys() - found == set(), "no exception is needed any longer"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "f'{x:.1f} %'",
-        "f'{x:,}'",
-        "f'{x:.{n}g}'",
-        "f'{round(x)} %'",
-        "format(x, '.3g')",
-        "str(round(x, 1))",
-        "'{:.2f}'.format(x)",
-        "'%.1f' % x",
-    ],
-)
+@pytest.mark.parametrize("line", read_data("base")["formats"])
 def test_a_format_is_found(line: str) -> None:
     assert list(formats(ast.parse(line)))
 

@@ -20,26 +20,14 @@ import pytest
 from planner.base import files
 from planner.base.errors import PlanError
 from planner.cli.main import main
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = ROOT / "presets" / "gpt2small_hgx-h100.yaml"
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 #: What reads or writes by itself, and why it may.
-OWN = {
-    "base/files.py": "it is the gate",
-    "base/resources.py": "it reads what ships",
-    "base/sandbox.py": "it asks the system how large this process is, and hears its child",
-    "book/canonical.py": "it parses the forms that ship",
-    "serve/workers.py": "it asks the system how large this process is",
-    "connect/logs.py": "it parses the records of a log one by one",
-    "documents/yaml_nodes.py": "it parses YAML that the gate has read",
-    "connect/measure/collectives.py": "its processes answer in a temporary folder of their own",
-    "connect/measure/devices.py": "it asks the system about this machine",
-    "__main__.py": "a closed stream becomes the null device",
-    "cli/main.py": "so does a standard output that nobody reads any more",
-    "review/revisions.py": "it copies a revision to a temporary folder of its own",
-}
+OWN = read_data("base")["readers_of_their_own"]
 METHODS = {
     "open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_load", "full_load",
     "load_all", "compose", "fdopen", "symlink_to", "copyfile", "mkstemp", "NamedTemporaryFile",

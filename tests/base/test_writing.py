@@ -74,30 +74,6 @@ def test_60_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     assert min(new, interrupted) > 5
 
 
-@pytest.mark.slow
-def test_a_killed_command_leaves_whole_reports(tmp_path: Path) -> None:
-    outputs = [tmp_path / f"report.{kind}" for kind in ("html", "md", "json")]
-    line = [sys.executable, "plan.py", PLAN, *(f"-o{path}" for path in outputs)]
-    subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
-    old = {path: path.read_bytes() for path in outputs}
-    changed = [*line, "--set", "training.tokens=77B"]
-    started = time.monotonic()
-    subprocess.run(changed, cwd=ROOT, check=True, capture_output=True)
-    lasts = time.monotonic() - started
-    new = {path: path.read_bytes() for path in outputs}
-    assert all(old[path] != new[path] for path in outputs)
-    chance = random.Random(3)
-    for turn in range(4):
-        for path in outputs:
-            path.write_bytes(old[path])
-        process = subprocess.Popen(changed, cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(lasts * chance.uniform(0.6, 1.05))
-        process.kill()
-        process.wait()
-        for path in outputs:
-            assert path.read_bytes() in (old[path], new[path]), f"kill {turn}: {path.name}"
-
-
 def test_two_processes_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     write_whole(path)
@@ -289,13 +265,3 @@ def test_a_report_never_replaces_what_it_was_made_from(
     }[way]
     assert main(["report", str(plan), "-o", str(output)]) == 2
     assert target.read_bytes() == before
-
-
-def test_an_import_never_replaces_its_configuration(tmp_path: Path) -> None:
-    from planner.cli.main import main
-
-    config = tmp_path / "config.json"
-    config.write_text('{"model_type": "gpt2"}')
-    before = config.read_bytes()
-    assert main(["import", str(config), "-o", str(config)]) == 2
-    assert config.read_bytes() == before

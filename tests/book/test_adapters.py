@@ -26,6 +26,7 @@ from planner.book.quantity import BOOK, Formula
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 from planner.results.verdict import VERDICTS
+from tests.conftest import read_data
 
 # -- the walk ----------------------------------------------------------------------------------
 
@@ -40,16 +41,7 @@ OF_THOSE = {
     "time.part.gathered": "trained and frozen, each in its format",
 }
 #: Sums that mean all parameters whatever is trained, with the reason.
-MEANT = {
-    "checkpoint.bytes": "of a component that is trained in full beside them",
-    "memory.buffers.quantized": "TransformerEngine keeps the casts of frozen weights too",
-    "memory.optimizer.per_parameter": "an average over the model, of what training it would keep",
-    "parameters.layer": "a count of all",
-    "parameters.component_active": "a count of all that a token uses",
-    "parameters.embedding": "a count of all",
-    "parameters.head": "a count of all",
-    "parameters.routed_experts": "a count of all",
-}
+MEANT = read_data("book")["adapter_targets"]
 
 
 def beside_adapters(formula: Formula) -> bool:
@@ -199,16 +191,7 @@ def test_memory_follows_from_what_is_trained(model: str, zero: int, precision: s
 # -- what was done ---------------------------------------------------------------------------------
 
 #: Dettmers et al. 2023: adapters in 16 bit beside every projection, states in paged memory.
-OF_QLORA = {
-    "precision": "bf16-pure",
-    "recompute": "full",
-    "offload": {"optimizer": True},
-    "lora": {
-        "rank": 64,
-        "base": "nf4-double",
-        "targets": ["query", "key", "value", "output", "gate", "up", "down"],
-    },
-}
+OF_QLORA = read_data("book")["qlora_memory"]
 SMALL = {"recompute": "full", "lora": {"rank": 16, "base": "nf4"}}
 
 

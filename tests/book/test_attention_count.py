@@ -14,6 +14,7 @@ from planner.book import formulas as _book  # noqa: F401  registers the quantiti
 from planner.engine import evaluate
 from planner.engine import instance as case
 from planner.questions import loading
+from tests.conftest import read_data
 
 MODEL: dict[str, Any] = {"layers": 2, "hidden": 32, "vocab": 64, "attention": {"heads": 4}}
 
@@ -49,17 +50,7 @@ def test_causal_attention_meets_itself_and_what_is_before(sequence: int) -> None
 
 @pytest.mark.parametrize(
     ("count", "window", "causal", "expected"),
-    [
-        ("full", None, True, 100),
-        ("full", 10, True, 100),
-        ("causal", None, False, 100),  # an encoder masks nothing
-        ("causal", 10, False, 100),
-        ("window", None, True, 100),
-        ("window", 10, True, 10),
-        ("window", 10, False, 10),
-        ("causal-window", 10, False, 10),
-        ("window", 1000, True, 100),  # a window longer than the sequence cuts nothing
-    ],
+    read_data("book")["conventions"],
 )
 def test_each_convention_says_what_it_discounts(
     count: str, window: int | None, causal: bool, expected: int

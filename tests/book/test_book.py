@@ -15,6 +15,7 @@ from planner.base import units
 from planner.book import language, settings
 from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.quantity import BOOK, Book, Formula, Quantity, typeset_symbol
+from tests.conftest import read_data
 
 FORMULAS = [
     pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.list_formulas()
@@ -228,17 +229,7 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "latex"),
-    [
-        ("t_step", r"t_{\mathrm{step}}"),
-        ("t_dev,cal", r"t_{\mathrm{dev},\mathrm{cal}}"),
-        ("t_core'", r"t_{\mathrm{core}}'"),
-        (r"M_act,\sigma\varphi", r"M_{\mathrm{act},\sigma\varphi}"),
-        ("C_conv,c", r"C_{\mathrm{conv},c}"),
-        (r"\eta_16", r"\eta_{16}"),
-        ("N_c", "N_c"),
-        (r"D_\lambda", r"D_\lambda"),
-        (r"C_{6ND}", r"C_{6ND}"),
-    ],
+    read_data("book")["index_letters"],
 )
 def test_the_letters_of_an_index_are_a_word(typed: str, latex: str) -> None:
     """Words are upright, as typesetting has it (ISO 80000-2, 7.1); what varies stays as it is."""

@@ -11,19 +11,9 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
-PLAN: dict[str, Any] = {
-    "model": "deepseek-v3",
-    "cluster": {"accelerator": "gb200", "devices": 64, "devices_per_node": 64},
-    "training": {
-        "sequence_length": 4096,
-        "global_batch": 128,
-        "micro_batch": 1,
-        "precision": "bf16",
-        "implementation": "megatron",
-    },
-    "parallelism": {"expert": 8, "dispatcher": "hybridep", "zero": 1},
-}
+PLAN: dict[str, Any] = read_data("plans")["experts"]
 Changes = dict[str, Any]
 
 

@@ -18,6 +18,7 @@ from planner.base.formats import find_exponent, load_format, sort_formats
 from planner.base.resources import load_preset
 from planner.cli.main import main
 from planner.documents import aliases
+from tests.conftest import read_data
 
 
 @pytest.mark.parametrize(
@@ -199,20 +200,7 @@ def test_a_scale_that_has_no_zero_stays_at_its_smallest():
 
 @pytest.mark.parametrize(
     ("shape", "precision", "size"),
-    [
-        # CS336, lecture 2: one matrix of a feed-forward layer of GPT-3.
-        ("49152x12288", "single", 2304 * 2**20),
-        ("49152×12288", "half", 1152 * 2**20),
-        ("49152 x 12288", "brain", 1152 * 2**20),
-        ("48Ki,12Ki", "double", 4608 * 2**20),
-        # OCP Microscaling, table 1: 32 numbers and their scale take 33 bytes, or 17.
-        ("64x32", "mxfp8", 64 * 33),
-        ("64x32", "mxfp4", 64 * 17),
-        ("64x32", "nvfp4", 64 * (16 + 2)),
-        # A block does not go on in the next row: two scales for 33 numbers.
-        ("3x33", "mxfp8", 3 * (33 + 2)),
-        ("7", "fp4", 4),  # a nibble is left over
-    ],
+    read_data("book")["bytes_of_tensors"],
 )
 def test_a_tensor_takes_its_numbers_and_their_scales(shape: str, precision: str, size: int):
     done = cli("tensor", shape, "--precision", precision, "--format", "json")

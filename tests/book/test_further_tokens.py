@@ -11,6 +11,7 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
 H, F, V, S = 64, 256, 1000, 32
 MODEL: dict[str, Any] = {
@@ -122,15 +123,7 @@ def test_serving_leaves_them_out() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "what"),
-    [
-        ({"training": {"lora": {"rank": 4, "targets": ["query"]}}}, "with LoRA"),
-        ({"model": {"kinds": {"mtp": {}}}}, "with a layer kind mtp"),
-        ({"model": {"encoder": {"layers": 2}}}, "with an encoder"),
-        ({"model": {"mtp": 17}}, "at most 16"),
-        ({"model": {"mtp": -1}}, "at least 0"),
-        ({"model": {"mtp": "many"}}, "model.mtp"),
-        ({"parallelism": {"pipeline": 2, "stages": [2, 2]}}, "sum to the model's 5 layers"),
-    ],
+    read_data("faults")["further_tokens"],
 )
 def test_what_is_not_modelled_is_refused(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(PlanError, match=what):

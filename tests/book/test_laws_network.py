@@ -17,34 +17,12 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.run import slopes
 from planner.questions import loading
 from tests.changed import evaluation_of
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 from tests.over_arrays import over_column
 
-PLAN: dict[str, Any] = {
-    "model": "llama2-7b",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-    "training": {
-        "tokens": "1T",
-        "sequence_length": 4096,
-        "global_batch": 512,
-        "micro_batch": 1,
-        "implementation": "megatron",
-    },
-}
+PLAN: dict[str, Any] = read_data("plans")["network"]
 #: A link of 100 GB/s in each direction with hops of 1 us, a card of 10 GB/s with hops of 10 us.
-ROUND: dict[str, Any] = {
-    "cluster__accelerator": {
-        "extends": "h100-sxm-80gb",
-        "link": {
-            "bandwidth": "200 GB/s",
-            "convention": "bidirectional",
-            "latency": "1 us",
-            "topology": "switch",
-        },
-    },
-    "cluster__network": {"bandwidth": "10 GB/s", "latency": "10 us"},
-    "time": {"efficiency": {"link": 1, "network": 1, "all_to_all": 1, "contention": 1}},
-}
+ROUND: dict[str, Any] = read_data("book")["network_steps"]
 
 
 def evaluation(**changes: Any) -> Evaluation:

@@ -55,7 +55,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
 from tests.changed import changed, evaluation_of
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -265,24 +265,7 @@ PRESETS = Path(__file__).parents[2] / "presets"
 MODELS = sorted(path.stem for path in (PRESETS / "models").glob("*.yaml"))
 ACCELERATORS = sorted(path.stem for path in (PRESETS / "accelerators").glob("*.yaml"))
 #: Ways to train, taken in turn with models and accelerators.
-WAYS: tuple[dict[str, Any], ...] = (
-    {"parallelism": {"tensor": 2, "sequence": True, "zero": 1}},
-    {"parallelism": {"zero": 3}, "training": {"recompute": "full"}},
-    {"parallelism": {"zero": 0}, "training": {"precision": "fp32", "optimizer": "sgd"}},
-    {
-        "parallelism": {"tensor": 2, "pipeline": 2},
-        "training": {"recompute": "selective", "optimizer": "muon"},
-    },
-    {
-        "parallelism": {"tensor": 4, "zero": 2},
-        "training": {"attention": "eager", "optimizer": "adafactor"},
-    },
-    {"parallelism": {"tensor": 2, "zero": 1}, "training": {"optimizer": "soap"}},
-    {
-        "parallelism": {"zero": 1},
-        "training": {"lora": {"rank": 16, "dropout": 0.1}, "offload": {"activations": 0.5}},
-    },
-)
+WAYS: list[dict[str, Any]] = read_data("book")["ways_of_time"]
 
 
 def shipped() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,23 +10,14 @@ import pytest
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
 LAYERS, HIDDEN, HEADS, GROUPS, WIDE, VOCABULARY = 6, 960, 15, 5, 2560, 5000
 LENGTH, BATCH = 480, 3
 TOKENS = LENGTH * BATCH
 SIZE = HIDDEN // HEADS
 RATE = Fraction(7, 10) * 3_350 * 10**9  # of memory, sustained
-SHARES: dict[str, Any] = {
-    "memory": "0.7",
-    "link": "0.9",
-    "elementwise": "1.3",
-    "elementwise_backward": "2.2",
-    "embedding_accesses": "7",
-    "contention": "0.6",
-    "launches": "17",
-    "launch": "3 us",
-    "end_launches": "23",
-}
+SHARES: dict[str, Any] = read_data("book")["shares_by_hand"]
 
 
 def evaluation(model: dict[str, Any] | None = None, **changes: Any) -> Evaluation:

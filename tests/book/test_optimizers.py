@@ -12,20 +12,10 @@ import planner
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
 OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "soap")
-PLAN: dict[str, Any] = {
-    "model": "llama2-7b",
-    "cluster": {
-        "accelerator": "h100-sxm-80gb",
-        "devices": 8,
-        "price": "2 USD/h",
-        "storage": {"bandwidth": "10 GB/s"},
-        "failures": {"count": 419, "devices": 16384, "period": "54 days"},
-    },
-    "training": {"tokens": "1B", "sequence_length": 4096, "global_batch": 64, "micro_batch": 1},
-    "parallelism": {"zero": 1},
-}
+PLAN: dict[str, Any] = read_data("plans")["optimizers"]
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -47,16 +37,7 @@ def of(found: Evaluation, identifier: str, name: str) -> Any:
     return found.value(identifier, {"component": component})
 
 
-HEADLINES = (
-    "time.step_seconds",
-    "time.training_days",
-    "time.goodput",
-    "cost.total",
-    "energy.total",
-    "checkpoint.bytes",
-    "memory.optimizer",
-    "memory.total",
-)
+HEADLINES = read_data("book")["optimizer_headlines"]
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

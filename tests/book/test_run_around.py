@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.conftest import read_data
 
 VALID = Path(__file__).parents[1] / "documents" / "valid" / "run_around_the_step.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -111,15 +112,7 @@ def test_a_node_of_h100s_draws_what_was_measured() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "quantity"),
-    [
-        ("cluster.stragglers", "time.straggler_days"),
-        ("cluster.storage", "time.run_days"),
-        ("cluster.failures", "time.goodput"),
-        ("cluster.price", "cost.run"),
-        ("cluster.reserved_price", "cost.reserved"),
-        ("cluster.accelerator.idle_power", "energy.expected"),
-        ("cluster.carbon_intensity", "energy.carbon"),
-    ],
+    read_data("book")["absent_facts"],
 )
 def test_what_has_no_fact_is_absent_and_named(missing: str, quantity: str) -> None:
     found = planner.load(VALID, set={missing: "null"}).evaluate()[quantity]

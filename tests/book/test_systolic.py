@@ -14,6 +14,7 @@ import pytest
 
 from planner.engine.evaluate import Evaluation
 from tests.changed import evaluation_of
+from tests.conftest import read_data
 
 DENSE: dict[str, Any] = {
     "layers": 2,
@@ -55,21 +56,7 @@ def of_core(e: Evaluation, way: str) -> float:
 
 @pytest.mark.parametrize(
     ("accelerator", "cores", "way", "heads", "width", "length", "batch", "milliseconds"),
-    [
-        # Causal, with what backward needs of it: pallas_mosaic_tpu_flash_attention
-        ("tpu-v7x", 2, "forward", 32, 64, 8192, 2, 4.42),
-        ("tpu-v7x", 2, "forward", 16, 128, 8192, 2, 2.34),
-        ("tpu-v7x", 2, "forward", 8, 256, 8192, 2, 1.38),
-        ("tpu-v7x", 2, "forward", 32, 128, 4096, 32, 24.29),
-        ("tpu-v7x", 2, "backward", 32, 128, 4096, 32, 46.07),
-        ("tpu-v7x", 2, "backward", 8, 256, 8192, 2, 2.86),
-        ("tpu-v6e", 1, "forward", 32, 64, 8192, 2, 4.93),
-        ("tpu-v6e", 1, "forward", 16, 128, 8192, 2, 2.83),
-        ("tpu-v6e", 1, "forward", 8, 256, 8192, 2, 1.65),
-        ("tpu-v5p", 1, "forward", 32, 64, 8192, 2, 4.01),
-        ("tpu-v5p", 1, "forward", 16, 128, 8192, 2, 2.16),
-        ("tpu-v5p", 1, "forward", 8, 256, 8192, 2, 1.86),
-    ],
+    read_data("book")["systolic_attention"],
 )
 def test_attention_takes_what_tuned_kernels_took(
     accelerator: str, cores: int, way: str, heads: int, width: int, length: int, batch: int,
@@ -111,15 +98,7 @@ def products(e: Evaluation, split: str) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("accelerator", "cores", "experts", "chosen", "hidden", "wide", "tokens", "milliseconds"),
-    [
-        # pallas_mosaic_tpu_ragged_dot: forward, gradient of the input, gradient of the weight
-        ("tpu-v7x", 2, 256, 8, 7168, 2048, 32_768, (12.395, 13.233, 15.618)),  # DeepSeek-V3
-        ("tpu-v7x", 2, 256, 8, 7168, 2048, 65_536, (21.369, 23.479, 25.903)),
-        ("tpu-v7x", 2, 128, 8, 4096, 1536, 32_768, (4.404, 5.496, 5.335)),  # Qwen3-235B
-        ("tpu-v5p", 1, 256, 8, 7168, 2048, 32_768, (41.285, 41.141, 46.735)),
-        ("tpu-v5p", 1, 128, 8, 4096, 1536, 32_768, (16.210, 16.293, 18.372)),
-        ("tpu-v5e", 1, 128, 8, 4096, 1536, 16_384, (10.931, 12.529, 12.743)),
-    ],
+    read_data("book")["systolic_groups"],
 )
 def test_grouped_products_take_what_tuned_kernels_took(
     accelerator: str, cores: int, experts: int, chosen: int, hidden: int, wide: int, tokens: int,

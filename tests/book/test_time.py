@@ -17,19 +17,9 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
 from tests.changed import evaluation_of
+from tests.conftest import read_data
 
-PLAN: dict[str, Any] = {
-    "model": "llama2-7b",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-    "training": {
-        "tokens": "1T",
-        "sequence_length": 4096,
-        "global_batch": 512,
-        "micro_batch": 2,
-        "implementation": "megatron",
-    },
-    "parallelism": {"tensor": 2, "sequence": True, "zero": 1},
-}
+PLAN: dict[str, Any] = read_data("plans")["time"]
 
 
 def evaluation(**changes: Any) -> Evaluation:
@@ -114,15 +104,7 @@ def test_a_network_that_was_measured_needs_no_share() -> None:
     )
 
 
-SLOWER = {
-    "recompute": {"training__recompute": "full"},
-    "eager attention": {"training__attention": "eager"},
-    "longer sequences": {"training__sequence_length": 8192},
-    "larger batch": {"training__global_batch": 1024},
-    "unfused kernels": {"training__implementation": "pytorch"},
-    "slow network": {"cluster__network": {"bandwidth": "10 Gb/s"}},
-    "little of a network": {"cluster__network": {"bandwidth": "400 Gb/s", "sustained": "10 Gb/s"}},
-}
+SLOWER = read_data("book")["slower"]
 
 
 @pytest.mark.parametrize("what", SLOWER)

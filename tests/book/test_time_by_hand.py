@@ -14,25 +14,10 @@ from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions import loading
 from tests.changed import evaluation_of
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 #: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
-PLAN: dict[str, Any] = {
-    "model": {"extends": "mixtral-8x7b"},
-    "cluster": {
-        "accelerator": "h100-sxm-80gb",
-        "devices": 64,
-        "network": {"bandwidth": "10 GB/s", "latency": "10 us"},
-    },
-    "training": {
-        "tokens": "1T",
-        "sequence_length": 4096,
-        "global_batch": 512,
-        "micro_batch": 1,
-        "implementation": "megatron",
-    },
-    "time": {"efficiency": {"network": 1}},
-}
+PLAN: dict[str, Any] = read_data("plans")["time_by_hand"]
 
 
 def evaluation(**changes: Any) -> Evaluation:

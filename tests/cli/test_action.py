@@ -17,6 +17,7 @@ import yaml
 
 from planner.base.errors import PlanError
 from planner.cli.main import COMMANDS
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -304,15 +305,7 @@ time: {{mfu: 0.4}}
 """
 MODEL = "extends: gpt2-small\nname: own\n"
 #: Files of which GitHub or a shell would make something else than a name.
-HOSTILE = (
-    'a b\'s "c".yaml',
-    "-o.yaml",
-    "::set-output name=x::y.yaml",
-    "x\n::add-mask::y.yaml",
-    "<img src=x>`$(touch pwned)`.yaml",
-    "50%0A,a: b.yaml",
-    "x\r::stop-commands::@octocat.yaml",
-)
+HOSTILE = read_data("faults")["action"]
 
 
 class Ended(NamedTuple):

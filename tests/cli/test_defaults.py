@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.base.errors import PlanError
-from tests.conftest import ROOT, RunCli
+from tests.conftest import ROOT, RunCli, read_data
 
 PLAN = """\
 model: gpt2-small
@@ -158,17 +158,7 @@ def test_answers_of_a_plan_keep_the_margin_of_the_team(team: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("- a\n", "trainplan.yaml:1:1: the document is a list"),
-        ("", "the document is empty"),
-        ("prise: 2 USD/h\n", "trainplan.yaml:1:1: unknown key 'prise' (did you mean 'price'?)"),
-        ("price: 2 EUR\n", "trainplan.yaml:1:8: price: "),
-        ("pue: 0.5\n", "trainplan.yaml:1:6: pue is 0.5 (at least 1)"),
-        ("margin: lots\n", "trainplan.yaml:1:9: margin"),
-        ("rates: nix.yaml\n", "trainplan.yaml:1:8: no such file 'nix.yaml'"),
-        ("rates: plans/deep/a.yaml\n", "a.yaml"),
-        ("a: [\n", "trainplan.yaml:"),
-    ],
+    read_data("faults")["defaults"],
 )
 def test_what_is_wrong_with_them_is_one_line_at_its_place(
     text: str, said: str, team: Path, run_cli: RunCli

@@ -175,14 +175,6 @@ def test_a_wrong_call_gives_one_line_and_exit_2(
     assert not done.stdout
 
 
-def test_a_report_never_replaces_its_own_plan(run_cli: RunCli, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(SMALL)
-    done = run_cli(plan, "-o", plan)
-    assert done.returncode == 2
-    assert plan.read_text() == SMALL
-
-
 def test_resolved_prints_every_default(run_cli: RunCli) -> None:
     done = run_cli(PLAN, "--print", "resolved")
     assert done.returncode == 0, done.stderr

@@ -23,24 +23,10 @@ from planner.questions import loading
 from planner.report import as_text
 from planner.report.elements import Link
 from planner.report.view import view_of
+from tests.conftest import read_data
 
 #: Model, devices, tensor, pipeline, micro-batch: what ten runs of a laboratory may be, and others.
-LAYOUTS = [
-    ("llama3-8b", 8, 1, 1, 1),
-    ("llama3-8b", 32, 2, 1, 2),
-    ("llama2-13b", 16, 4, 1, 1),
-    ("llama2-13b", 64, 2, 2, 1),
-    ("llama2-70b", 64, 8, 2, 1),
-    ("llama2-70b", 128, 8, 4, 2),
-    ("gpt3-6.7b", 8, 2, 1, 2),
-    ("gpt3-6.7b", 64, 1, 1, 1),
-    ("llama2-7b", 128, 1, 1, 1),
-    ("gpt3-175b", 128, 8, 8, 1),
-    ("llama2-7b", 16, 2, 1, 1),
-    ("llama2-13b", 32, 8, 1, 4),
-    ("llama2-70b", 256, 4, 8, 1),
-    ("gpt3-13b", 64, 4, 1, 1),
-]
+LAYOUTS = read_data("connect")["calibrated_layouts"]
 OWN = 10
 
 

@@ -19,6 +19,7 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from planner.review import check
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests" / "data" / "logs"
@@ -401,15 +402,7 @@ def test_the_six_n_rule_is_enough_for_a_model_by_its_size() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["--step-time", "1s"], "a step of 1s is faster than its FLOPs at the peak"),
-        (["--step-time", "0s"], "--step-time 0s (a time above 0"),
-        (["--step-time", "3 GB"], "--step-time: '3 GB' is bytes"),
-        (["--step-time", "4s", "--log", "train.log"], "one of --log FILE and --step-time TIME"),
-        (["--step-time", "4s", "--warm-up", "3"], "--warm-up needs --log"),
-        ([], "one of --log FILE and --step-time TIME"),
-        (["--step-time", "4s", "--set", "training.mode=inference"], "needs a training plan"),
-    ],
+    read_data("faults")["step_times"],
 )
 def test_a_step_time_that_is_none_is_one_line(words: list[str], said: str, run_cli: RunCli) -> None:
     done = run_cli("compare", "presets/llama70b_h100x1024.yaml", *words)

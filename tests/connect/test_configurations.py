@@ -27,15 +27,7 @@ FAULTS = read_data("faults")
 
 DATA = Path(__file__).parents[1] / "data"
 PRESETS = Path(__file__).parents[2] / "presets" / "models"
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "vocab_size": 32000,
-    "tie_word_embeddings": False,
-}
+LLAMA = read_data("connect")["llama"]
 
 # Counts of real software (tests/data/counts/README.md says how they were made).
 COUNTED = [
@@ -133,24 +125,7 @@ def test_the_counts_cover_every_family_of_the_library() -> None:
 
 # Layers of DeepSeek-V4, tokens, and FLOPs of a forward pass of that small model under PyTorch's
 # counter (transformers 5.23, torch 2.13, attention eager, experts as batched products).
-V4 = {
-    "model_type": "deepseek_v4",
-    "vocab_size": 160,
-    "hidden_size": 64,
-    "moe_intermediate_size": 40,
-    "num_attention_heads": 4,
-    "head_dim": 32,
-    "q_lora_rank": 24,
-    "num_experts_per_tok": 2,
-    "n_routed_experts": 4,
-    "o_groups": 2,
-    "o_lora_rank": 20,
-    "index_n_heads": 3,
-    "index_head_dim": 16,
-    "index_topk": 8,
-    "sliding_window": 512,
-    "qk_rope_head_dim": 8,
-}
+V4 = read_data("connect")["deepseek_v4"]
 
 
 @pytest.mark.parametrize(
@@ -171,24 +146,7 @@ def test_compressed_keys_take_the_flops_that_the_counter_counts(
 
 # Small models of GLM-5.3 and Hy4 under the same counter, with the convolutions of delta attention
 # left out: 2 * 72 * 4 FLOPs for each of the tokens and three in front of them.
-DELTA = {
-    "vocab_size": 160,
-    "hidden_size": 64,
-    "intermediate_size": 72,
-    "moe_intermediate_size": 40,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 20,
-    "qk_nope_head_dim": 12,
-    "v_head_dim": 10,
-    "num_experts_per_tok": 2,
-    "n_routed_experts": 4,
-    "index_n_heads": 3,
-    "index_head_dim": 16,
-    "index_topk": 8,
-    "hc_mult": 3,
-}
+DELTA = read_data("connect")["delta_attention"]
 NEXT = {"index_kpool": 4, "linear_head_dim": 8, "linear_num_heads": 3}
 
 

@@ -12,6 +12,7 @@ import planner
 from planner.base.errors import PlanError
 from planner.connect.imports import diffusion, hf
 from tests.changed import result_of
+from tests.conftest import read_data
 
 DATA = Path(__file__).parents[1] / "data" / "counts" / "diffusion.json"
 COUNTS = json.loads(DATA.read_text("utf-8"))
@@ -96,16 +97,7 @@ def test_a_published_file_has_keys_that_its_class_does_not_read() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ({"_class_name": "UNet2DConditionModel"}, "the class 'UNet2DConditionModel' is not known"),
-        ({"_class_name": "FluxPipeline"}, "is a pipeline of several models"),
-        ({"_class_name": 7}, "the class '7' is not known"),
-        ({"some_switch": 3}, "the key 'some_switch' is not modelled"),
-        ({"num_layers": "two"}, "num_layers is 'two'"),
-        ({"num_layers": 10**7}, "layers (at most 10,000)"),
-        ({"joint_attention_dim": None}, "joint_attention_dim"),
-        ({"patch_size": [1, 2]}, "patch_size is [1, 2]"),
-    ],
+    read_data("faults")["diffusion_keys"],
 )
 def test_what_is_not_understood_is_refused_by_name(change: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError) as caught:
@@ -115,16 +107,7 @@ def test_what_is_not_understood_is_refused_by_name(change: dict[str, Any], said:
 
 @pytest.mark.parametrize(
     ("row", "change", "said"),
-    [
-        ("DiTTransformer2DModel-0", {"norm_elementwise_affine": True}, "norm_elementwise_affine"),
-        ("DiTTransformer2DModel-0", {"activation_fn": "swiglu"}, "activation_fn is 'swiglu'"),
-        ("PixArtTransformer2DModel-0", {"cross_attention_dim": 7}, "cross_attention_dim 7"),
-        ("Transformer2DModel-0", {"norm_type": "layer_norm"}, "norm_type 'layer_norm'"),
-        ("SD3Transformer2DModel-0", {"qk_norm": "layer_norm"}, "qk_norm is 'layer_norm'"),
-        ("SD3Transformer2DModel-0", {"caption_projection_dim": 7}, "caption_projection_dim 7"),
-        ("QwenImageTransformer2DModel-0", {"zero_cond_t": True}, "zero_cond_t True"),
-        ("WanTransformer3DModel-0", {"image_dim": 1280}, "image_dim 1280"),
-    ],
+    read_data("faults")["diffusion_architecture"],
 )
 def test_what_changes_the_architecture_is_refused_by_name(
     row: str, change: dict[str, Any], said: str

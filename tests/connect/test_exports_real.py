@@ -18,40 +18,12 @@ from planner.connect.exports.table import walk_texts
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # Layouts that between them use every key of the tables.
-LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "shipped": ("llama70b_h100x1024", ()),
-    "experts": ("mixtral8x7b_h100x1024", ("model.moe.first_dense_layers=2",)),
-    "sharded": ("gpt2small_hgx-h100", ("parallelism.zero=3", "training.recompute=full")),
-    "hybrid": ("gpt2small_hgx-h100", ("parallelism.zero=3", "parallelism.replicate=2")),
-    "halves": ("gpt2small_hgx-h100", ("parallelism.zero=2", "training.precision=fp16")),
-    "pure": ("gpt2small_hgx-h100", ("parallelism.zero=1", "training.precision=bf16-pure")),
-    "plain": ("gpt2small_hgx-h100", ("parallelism.zero=0", "training.optimizer=lion")),
-    "context": (
-        "llama70b_h100x1024",
-        ("parallelism.context=2", "parallelism.pipeline=1", "parallelism.virtual_pipeline=1"),
-    ),
-    "virtual": ("llama70b_h100x1024", ("parallelism.virtual_pipeline=2",)),
-    "split": (
-        "llama70b_h100x1024",
-        (
-            "parallelism.pipeline=4",
-            "parallelism.virtual_pipeline=1",
-            "parallelism.stages=[19, 21, 21, 19]",
-        ),
-    ),
-    "window": (
-        "llama70b_h100x1024",
-        ("model.attention.window=1024", "model.attention.global_every=4"),
-    ),
-    "eight": (
-        "llama70b_h100x1024",
-        ("training.precision=fp8", "training.bf16_layers.first=1"),
-    ),
-}
+LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = read_data("connect")["exported_layouts"]
 
 
 def load(layout: str) -> Plan:

@@ -16,7 +16,7 @@ from planner.connect.exports import FORMATS, SCHEDULERS, build_config
 from planner.connect.exports.jobs import write_job
 from planner.plans.document import Plan
 from planner.questions import loading
-from tests.conftest import RunCli
+from tests.conftest import RunCli, read_data
 
 #: What stands in for the programs of a cluster: each node says how its launcher was called.
 PROGRAMS = {
@@ -126,20 +126,7 @@ def test_skypilot_starts_each_node(to: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cluster", "said"),
-    [
-        (
-            {"accelerator": "h100-sxm-80gb", "devices": 12, "devices_per_node": 8},
-            "not whole nodes of 8",
-        ),
-        (
-            {"accelerator": "tpu-v5e", "devices": 16, "devices_per_node": 8},
-            "torchrun has no name for",
-        ),
-        (
-            {"accelerator": "h20-sxm-96gb", "devices": 16, "devices_per_node": 8},
-            "skypilot has no name",
-        ),
-    ],
+    read_data("faults")["jobs"],
 )
 def test_what_a_scheduler_cannot_start_is_one_fault(cluster: dict[str, Any], said: str) -> None:
     odd = plan(cluster=cluster, training={"global_batch": 48}, parallelism={"zero": 1})

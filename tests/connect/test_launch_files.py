@@ -21,7 +21,7 @@ from planner.plans.layout import KEYS
 from planner.plans.plan import IDLE, variant
 from planner.questions import loading
 from planner.results.result import evaluate_plan
-from tests.conftest import RunCli
+from tests.conftest import RunCli, read_data
 
 PUBLISHED = launch_files.DATA / "trainer_files.yaml"
 #: What a run is, beside its layout.
@@ -199,22 +199,7 @@ def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> 
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[1, 2]",
-        "{",
-        "a: &a [*a]",
-        '{"zero_optimization": "three"}',
-        '{"zero_optimization": {"stage": [3]}, "fsdp": {"a": 1}, "num_processes": -3}',
-        '{"per_device_train_batch_size": "many", "micro_batch_size": "x", "num_processes": "y"}',
-        '{"optimizer": {"type": "Magic"}, "optim": "magic", "mixed_precision": "int1"}',
-        '{"env": {"PARALLELISM_CONFIG_TP_SIZE": "-1"}, "max_steps": 1e999}',
-        '{"lora_r": 16, "lora_target_modules": "x", "lora_rank": 0, "adapter": "lora"}',
-        "# Processes: 999999999\n# Environment: A=1 =\nmicro_batch_size: 0\n",
-    ],
-)
+@pytest.mark.parametrize("text", read_data("faults")["trainer_files"])
 def test_hostile_files_of_trainers_are_told_on_one_line(name: str, text: str) -> None:
     try:
         read = launch.read_trainer(text, name, Place("run"), ["model=gpt2-small"])
@@ -287,18 +272,7 @@ def test_a_registry_of_torchtitan_is_read_by_its_flavors(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("line", "wrong"),
-    [
-        (
-            "config.training.seq_len = 2 * 4096",
-            r"run:3: training.seq_len is not a literal: 2 \* 4096",
-        ),
-        ("config.optimizer = OptimizersContainer.Config(param_groups=[])", "optimizer is Optimi"),
-        (
-            "config.parallelism.pipeline_parallel_degree = 2\n"
-            "config.parallelism.pipeline_parallel_schedule = 'DualPipeV'",
-            "schedule is DualPipeV",
-        ),
-    ],
+    read_data("faults")["launch_rows"],
 )
 def test_what_a_row_needs_and_is_not_known_is_refused_by_name(line: str, wrong: str) -> None:
     text = f"config = X()\nconfig.model_spec = llama3.model_registry('8B')\n{line}\n"
@@ -348,16 +322,7 @@ def recipe(precision: str = "bf16_mixed()", more: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("said", "precision", "layers"),
-    [
-        ('"bf16_mixed"', "bf16", {}),
-        ("bf16_mixed()", "bf16", {}),
-        ('get_mixed_precision_config("bf16-mixed")', "bf16", {}),
-        ('MixedPrecisionConfig(bf16=True, fp8="e4m3", fp8_recipe="mxfp8")', "mxfp8", {}),
-        ("bf16_with_fp8_current_scaling_mixed()", "fp8", {"first": 1, "last": 1}),
-        ('MixedPrecisionConfig(bf16=True, fp8="e4m3", fp8_recipe="blockwise")', "fp8", {}),
-        ('"bf16_with_nvfp4_mixed"', "nvfp4", {}),
-        ("None", "fp32", {}),
-    ],
+    read_data("connect")["bridge_recipes"],
 )
 def test_a_recipe_of_megatron_bridge_is_read_with_its_model_of_the_hub(
     said: str, precision: str, layers: dict[str, int]
@@ -379,18 +344,7 @@ def test_a_recipe_of_megatron_bridge_is_read_with_its_model_of_the_hub(
 
 @pytest.mark.parametrize(
     ("line", "wrong"),
-    [
-        ("cfg.model.num_layers = 4", "model.num_layers changes a model of the Hub"),
-        ("cfg.model.recompute_modules = ['mlp']", "model.recompute_modules is"),
-        ("cfg.optimizer.optimizer_cpu_offload = True", "optimizer_cpu_offload is True"),
-        ("cfg.model.tensor_model_parallel_size = TP", "recipe.py:21: model.tensor_model_parall"),
-        ("cfg.mixed_precision = my_precision()", "mixed_precision is my_precision"),
-        ("cfg.model = Gemma3ModelProvider()", "model is Gemma3ModelProvider"),
-        (
-            "cfg.model.attention_backend = AttnBackend.local",
-            "model.attention_backend is not a literal",
-        ),
-    ],
+    read_data("faults")["recipes"],
 )
 def test_what_a_recipe_says_and_is_not_read_is_refused_by_its_field(line: str, wrong: str) -> None:
     with pytest.raises(PlanError, match=wrong):

@@ -33,6 +33,7 @@ from planner.connect.measure.jobs import (
 from planner.documents import schema, source
 from planner.questions import loading
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 CPU = Machine("cpu", 'A "fast": CPU', 2**34, "2.13.0", ("fp32", "bf16"))
 GPU = Machine("cuda", "GPU", 80 * 2**30, "2.13.0", ("bf16",), "hopper", 132, 1830000000)
@@ -280,17 +281,7 @@ def test_an_interruption_leaves_no_file(
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (
-            ["-o", "my.txt"],
-            "my.txt: no accelerator document has the ending '.txt' (one of .yaml, .yml)",
-        ),
-        (["-o", "missing/my.yaml"], "cannot be written: no such file or directory"),
-        (["--seconds", "0"], "--seconds 0.0 (1 to 600)"),
-        (["--processes", "0"], "--processes 0 (1 to 64)"),
-        (["--extends", "h100-sxm-80g"], "h100-sxm-80gb"),
-        (["--device", "tpu"], "--device"),
-    ],
+    read_data("faults")["measure"],
 )
 def test_wrong_options_are_told_in_a_line(
     engine: Any,

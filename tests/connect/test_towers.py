@@ -11,23 +11,14 @@ import pytest
 from planner.base.errors import PlanError
 from planner.connect.imports import hf, towers
 from tests.changed import result_of
+from tests.conftest import read_data
 
 DATA = Path(__file__).parents[1] / "data" / "counts" / "towers.json"
 ROWS = json.loads(DATA.read_text("utf-8"))["models"]
 #: Those of which a tower was run.
 RUN = [row for row in ROWS if "tower_flops" in row]
 LENGTH = 1024
-VISION: dict[str, Any] = {
-    "layers": 4,
-    "hidden": 128,
-    "tokens": 64,
-    "class_tokens": 1,
-    "merge": 4,
-    "attention": {"heads": 4},
-    "mlp": {"intermediate": 256},
-    "stem": [{"inputs": 588}],
-    "projector": [{"inputs": 512, "outputs": 256, "bias": True}, {"bias": True}],
-}
+VISION: dict[str, Any] = read_data("connect")["vision_tower"]
 TEXT: dict[str, Any] = {
     "layers": 8,
     "hidden": 256,
@@ -98,16 +89,7 @@ WAYS = [
     {"training": {"recompute": "selective"}, "parallelism": {"context": 2, "zero": 2}},
     {"training": {"optimizer": "muon"}},
 ]
-MORE = (
-    "parameters.total",
-    "compute.forward_flops_per_token",
-    "compute.flops_per_token",
-    "compute.executed_flops_per_token",
-    "memory.total",
-    "memory.weights",
-    "time.step_seconds",
-    "checkpoint.bytes",
-)
+MORE = read_data("connect")["towers"]
 
 
 def joined(way: dict[str, Any], **training: Any) -> dict[str, Any]:

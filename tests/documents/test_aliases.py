@@ -16,7 +16,7 @@ from planner.base import resources
 from planner.base.errors import PlanError
 from planner.cli import main as cli
 from planner.documents import aliases, json_schema, quick, schema, source
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 from tests.documents.test_all_faults import told
 
 TABLE = resources.load_preset("aliases/names")
@@ -66,28 +66,7 @@ def test_suggested_values_are_allowed_where_they_are_suggested() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name", "preset"),
-    [
-        # As the driver and torch.cuda.get_device_name print them.
-        ("accelerator", "NVIDIA H100 80GB HBM3", "h100-sxm-80gb"),
-        ("accelerator", "NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
-        ("accelerator", "NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
-        ("accelerator", "AMD Instinct MI300X", "mi300x"),
-        ("accelerator", "Tesla V100-SXM2-32GB", "v100-sxm-32gb"),
-        ("accelerator", "NVIDIA GeForce RTX 4090", "rtx-4090"),
-        ("accelerator", "B200", "b200-sxm-192gb"),
-        # As the Hugging Face Hub has them.
-        ("model", "meta-llama/Llama-3.1-8B", "llama3.1-8b"),
-        ("model", "meta-llama/Meta-Llama-3-8B-Instruct", "llama3-8b"),
-        ("model", "meta-llama/Llama-2-70b-chat-hf", "llama2-70b"),
-        ("model", "mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
-        ("model", "google/gemma-2b", "gemma-2b"),
-        ("model", "google/gemma-2-2b-it", "gemma2-2b"),
-        ("model", "openai-community/gpt2", "gpt2-small"),
-        ("model", "Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
-        ("model", "deepseek-ai/DeepSeek-V3", "deepseek-v3"),
-        ("model", "bigscience/bloom", "bloom-176b"),
-        ("model", "Llama 3 8B", "llama3-8b"),
-    ],
+    read_data("documents")["names_of_others"],
 )
 def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: str) -> None:
     assert aliases.find_preset(kind, name, source.preset_names(kind)) == preset

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.documents.editing import change_values
 from planner.documents.source import change_keys, lookup
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 HOSTILE = (
     "# tab\there\n"
@@ -51,43 +51,7 @@ def moved(old: str, new: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize(
     ("changes", "gone", "went", "came"),
-    [
-        (
-            {"parallelism.tensor": 16},
-            (),
-            "    tensor: 8      #\ta tab",
-            "    tensor: 16     #\ta tab",
-        ),
-        ({"parallelism.zero": 3}, (), '    "zero" : 1', '    "zero" : 3'),
-        ({"parallelism.pipeline": 4}, (), None, "    pipeline: 4"),
-        ({}, ("parallelism.zero",), '    "zero" : 1', None),
-        (
-            {"training.tokens": "2T"},
-            (),
-            "training: {  tokens: 1T  }",
-            "training: {  tokens: 2T  }",
-        ),
-        (
-            {"training.micro_batch": 2},
-            (),
-            "training: {  tokens: 1T  }",
-            "training: {  tokens: 1T, micro_batch: 2  }",
-        ),
-        (
-            {"cluster.devices_per_node": 4},
-            (),
-            "          devices_per_node: 8}   # {tensor: 9}",
-            "          devices_per_node: 4}   # {tensor: 9}",
-        ),
-        (
-            {},
-            ("cluster.devices",),
-            None,
-            None,
-        ),
-        ({"last": "two: words"}, (), "last: 'it''s: one'", 'last: "two: words"'),
-        ({"memory.other": "2 GiB"}, (), None, "memory:|    other: 2 GiB"),
-    ],
+    read_data("documents")["edits"],
 )
 def test_only_the_lines_of_the_keys_change(
     name: str, changes: dict[str, Any], gone: tuple[str, ...], went: str | None, came: str | None

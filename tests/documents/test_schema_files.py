@@ -21,6 +21,7 @@ from referencing import Registry, Resource
 
 from benchmarks import schemas
 from planner.documents import schema_files
+from tests.conftest import read_data
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {
@@ -71,17 +72,7 @@ PARTIAL: list[dict[str, Any]] = [
     {"training": {"lora": {"targets": ["query"]}}, "quantities": {"ratio": {"unit": "1"}}},
 ]
 #: What a plan that extends none leaves out.
-MISSING: list[dict[str, Any]] = [
-    {"cluster": {"devices": 64}},
-    {"cluster": {"accelerator": "h100", "devices": 8, "storage": {"blocking": 0.05}}},
-    {"cluster": {"accelerator": "h100", "devices": 8, "failures": {"count": 1, "devices": 8}}},
-    {"cluster": {"accelerator": "h100", "devices": 8, "network": {"latency": "3 us"}}},
-    {"cluster": {"accelerator": {"power": "500 W"}, "devices": 8}},
-    {"model": {"layers": 40}},
-    {"model": {"parameters": "7B", "encoder": {}}},
-    {"training": {"lora": {"base": "nf4"}}},
-    {"quantities": {"ratio": {"unit": "1"}}},
-]
+MISSING: list[dict[str, Any]] = read_data("documents")["missing_keys"]
 #: What is wrong in any plan.
 UNKNOWN: list[dict[str, Any]] = [
     {"cluster": {"devces": 64}},

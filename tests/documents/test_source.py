@@ -90,23 +90,7 @@ def test_strictness(text: str, expected: str) -> None:
     assert faults(text) == [expected]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: [1, 2",
-        "a: b: c",
-        "\ta: 1",
-        "a: 'x",
-        "{",
-        "a: \x00",
-        "a: \x07",
-        "- a\nb: c",
-        "%x",
-        "a: @",
-        "a: \ud800",
-        "a: |\n x\n  \x01",
-    ],
-)
+@pytest.mark.parametrize("text", FAULTS["broken_yaml"])
 def test_broken_yaml_is_one_line_with_a_place(text: str) -> None:
     (only,) = faults(text)
     assert only.startswith("x.yaml:") or only.startswith("x.yaml: ")
@@ -282,18 +266,7 @@ def test_extends_in_a_circle_names_the_chain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
-    [
-        ("model: smal", "unknown model 'smal'", "small"),
-        ("cluster: {accelerator: chop}", "unknown accelerator 'chop'", "chip"),
-        ("model: ./nothing.yaml", "no such file './nothing.yaml'", None),
-        ("model: ../accelerators/chip", "no such file '../accelerators/chip'", None),
-        ("model: /etc", "no such file '/etc'", None),
-        ("model: ''", "unknown model ''", None),
-        ("model: ..", "unknown model '..'", None),
-        ('model: "a\\0b"', "unknown model 'a\0b'", None),
-        ("model: {extends: [a]}", "extends takes one name", None),
-        ("model: {extends: larg}", "unknown model 'larg'", "large"),
-    ],
+    FAULTS["unknown_names"],
 )
 def test_unknown_names(
     tmp_path: Path, presets: Path, text: str, message: str, hint: str | None
@@ -356,19 +329,7 @@ def test_overrides_as_a_mapping_of_values(presets: Path) -> None:
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [
-        ("training.tokens", "no value"),
-        ("training.tokens=", "no value"),
-        ("training.tokens=# x", "no value"),
-        ("=5", "'' is not a key"),
-        ("a..b=5", "'a..b' is not a key"),
-        ("a b=5", "'a b' is not a key"),
-        ("training.tokens.x=5", "'x' is set inside '1B'"),
-        ("list.2=5", "'2' is not an item of this list"),
-        ("list.x=5", "'x' is not an item of this list"),
-        ("a=017", "the number 017 starts with a zero"),
-        ("model=smal", "unknown model 'smal'"),
-    ],
+    FAULTS["overrides"],
 )
 def test_malformed_overrides(presets: Path, override: str, message: str) -> None:
     found = fault({"extends": "base", "list": [1, 2]}, override, presets=presets)

@@ -28,25 +28,7 @@ PRESETS = [("accelerator", n) for n in ACCELERATORS] + [("cluster", n) for n in 
 TABLES = read_data("hardware_presets")
 PROMISED = TABLES["promised"]
 # The accelerators on which the published runs that we compare with were measured.
-MEASURED = [
-    "a100-sxm-80gb",
-    "h100-sxm-80gb",
-    "a100-sxm-40gb",
-    "gb200",
-    "gb300",
-    "b200-sxm-192gb",
-    "v100-sxm-32gb",
-    "b300-sxm-288gb",
-    "a10g",
-    "tpu-v5e",
-    "tpu-v5p",
-    "trainium1",
-    "a100-pcie-80gb",
-    "a800-sxm-80gb",
-    "tpu-v4",
-    "tpu-v6e",
-    "v100-sxm-16gb",
-]
+MEASURED = TABLES["measured"]
 
 # What says what a document is about; it needs no source.
 UNSOURCED = {
@@ -221,17 +203,7 @@ def test_figures_agree_with_the_table(name: str) -> None:
 
 # Dense 16-bit operations per multiprocessor and cycle, from the vendors' descriptions of the
 # matrix units. They tie three figures together that come from different pages.
-PER_CYCLE = {
-    "pascal": 256,
-    "volta": 1024,
-    "turing": 1024,
-    "ampere": 2048,
-    "hopper": 4096,
-    "ada": 1024,
-    "cdna2": 1024,
-    "cdna3": 2048,
-    "cdna4": 4096,
-}
+PER_CYCLE = TABLES["per_cycle"]
 # Chips for graphics have smaller matrix units, and those of GeForce cards and of the L40 half the
 # rate where they accumulate in fp32.
 SMALLER = dict.fromkeys(("a10", "a40", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a6000"), 1024)
@@ -286,18 +258,7 @@ def test_every_name_of_a_node_means_one_node() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "changes", "said"),
-    [
-        ("accelerator", {"memry": "80 GB"}, "memry"),
-        ("accelerator", {"memory": None}, "memory"),
-        ("accelerator", {"memory": "80 W"}, "80 W"),
-        ("accelerator", {"peaks": {"fp4": {"value": "1 TFLOP/s"}}}, "convention"),
-        ("accelerator", {"peaks": {"bf17": {"value": "1 TFLOP/s"}}}, "bf17"),
-        ("accelerator", {"link": {"convention": "both"}}, "both"),
-        ("cluster", {"devices": 0}, "devices"),
-        ("cluster", {"accelerator": {"link": []}}, "link"),
-        ("cluster", {"network": {"bandwidth": None}}, "bandwidth"),
-        ("cluster", {"pue": "0.9"}, "0.9"),
-    ],
+    read_data("faults")["hardware"],
 )
 def test_schema_refuses(kind: str, changes: dict[str, Any], said: str) -> None:
     valid = {"accelerator": "h100-sxm-80gb", "cluster": "h100x1024"}[kind]

@@ -21,32 +21,7 @@ from planner.base.errors import PlanError
 from planner.report.explain import explain
 from tests.conftest import RunCli, read_data
 
-PLAN: dict[str, Any] = {
-    "model": {
-        "layers": 2,
-        "hidden": 64,
-        "vocab": 1000,
-        "attention": {"heads": 4},
-        "max_sequence": 128,
-    },
-    "cluster": {
-        "devices": 4,
-        "devices_per_node": 4,
-        "price": "3 USD/h",
-        "accelerator": "a100-sxm-80gb",
-    },
-    "training": {
-        "tokens": "1B",
-        "sequence_length": 128,
-        "global_batch": 32,
-        "micro_batch": 2,
-        "precision": "bf16",
-        "optimizer": "adamw",
-        "recompute": "none",
-    },
-    "parallelism": {"tensor": 2, "pipeline": 1, "zero": 1},
-    "time": {"mfu": "40%", "use": "assumed"},
-}
+PLAN: dict[str, Any] = read_data("plans")["own_quantities"]
 
 
 def result(**formulas: Any) -> Any:

@@ -18,6 +18,7 @@ from planner.questions.search.engine import search
 from planner.questions.search.layouts import CUT, Space
 from planner.report.answer import answer_of
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 #: Of Megatron-LM's documentation and functional tests, with what each stage holds, by hand.
 PUBLISHED: dict[str, tuple[list[int], int]] = {
@@ -62,16 +63,7 @@ def test_modules_of_two_stages_are_not_written() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("Ex|L", "'x' is not a letter"), ("E t|L", "' ' is not a letter"), ("**", "not a letter"),
-        ("E((t|)*2)*3L", "nested brackets"), ("E(t|)mL", "not repeated"),
-        ("E(tt|*2L", "not closed"), ("Et)L", "unmatched closing"), ("E()*2tL", "unmatched closing"),
-        ("Et3|L", "'3' is not a letter"), ("E(*2t)*2L", "*2 repeats nothing"),
-        ("*3EtL", "repeats nothing"), ("Et*2*3L", "repeats nothing"), ("E*99999999tL", "more than"),
-        ("Etm|tL", "follows a multi-token"), ("tt|L", "E must be"), ("Et|t", "E must be"),
-        ("|EtL", "E must be"), ("EtL|", "E must be"), ("EEtL", "E must be"),
-        ("", "E must be"),
-    ],
+    read_data("faults")["uneven_pipelines"],
 )  # fmt: skip
 def test_what_is_no_layout_is_refused_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):

@@ -14,6 +14,7 @@ from planner.plans.plan import Plan, variant
 from planner.questions import loading
 from planner.questions.solve import answers, bounds, evaluations, questions
 from planner.serve import find
+from tests.conftest import read_data
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
 SMALL = {
@@ -24,15 +25,7 @@ SMALL = {
     "parallelism": {"zero": 1},
 }
 ROPE = {"model": {"extends": "llama3.2-1b", "max_sequence": 8192}}
-QUESTIONS: tuple[dict[str, Any], ...] = (
-    {"question": "longest-context"},
-    {"question": "longest-context", "with_layout": "auto"},
-    {"question": "largest-batch"},
-    {"question": "fewest-devices"},
-    {"question": "largest-model", "with_layout": "own"},
-    {"vary": "training.global_batch", "until": ["time.training_days >= 0.0001"]},
-    {"vary": "parallelism.tensor", "until": ["memory.process <= 70 GiB"]},
-)
+QUESTIONS: list[dict[str, Any]] = read_data("questions")["bounds"]
 
 
 def small(**changes: Any) -> Plan:

@@ -27,7 +27,6 @@ from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import Answer
 from planner.results.result import evaluate_plan
 from tests.conftest import RunCli, leave_to_night
-from tests.in_turn import InTurn
 from tests.layouts import find_best
 from tests.strategies import plans
 
@@ -40,51 +39,6 @@ def load(path: str, **changes: Any) -> Any:
 
 
 # goals
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("key", "quantity", "word", "values"),
-    [
-        ("training.micro_batch", "time.tokens_per_second", "maximize", range(1, 65)),
-        ("training.sequence_length", "time.mfu", "maximize", range(1, 129)),
-        ("model.hidden", "time.mfu", "minimize", range(12, 1200, 12)),
-        ("parallelism.tensor", "time.step_seconds", "minimize", range(1, 9)),
-    ],
-)
-def test_a_goal_agrees_with_a_scan(key: str, quantity: str, word: str, values: range) -> None:
-    """Utilisation rises and falls with how sizes divide into tiles: many peaks. The answer is the
-    best of all values, or, where there are hundreds, at least better than those beside it and
-    nearly the best."""
-    plan = variant(load(GPT2), {"time.mfu": None, "model.positions": "rope"})
-    sense = 1 if word == "maximize" else -1
-    known, exactly = {}, InTurn()
-    for value in values:
-        try:
-            found = exactly(variant(plan, {key: value}), [quantity, "memory.headroom"])
-        except PlanError:
-            continue
-        if found["memory.headroom"] >= 0:
-            known[value] = found[quantity]
-    limit = parse_limit(
-        f"memory.process<={compute_values(plan, ['memory.process'])['memory.process']} B"
-    )
-    top = max(values)
-    until = ["memory.headroom>=0"]
-    if key in ("model.hidden", "training.sequence_length"):
-        # A limit that ends where the scan does.
-        at = compute_values(variant(plan, {key: max(known)}), [limit.quantity])[limit.quantity]
-        until.append(f"memory.process<={at} bytes")
-    answer = questions.ask(plan, vary=key, until=until, **{word: quantity})
-    assert answer.holds and answer.holds.value <= top
-    reached = sense * answer.holds.values[quantity]
-    for probe in answer.beside:
-        assert probe.broken or sense * probe.values[quantity] <= reached
-    optimum = max(sense * value for value in known.values())
-    if len(known) <= 64:
-        assert reached == optimum
-    else:
-        assert reached >= optimum - abs(optimum) / 50
 
 
 def test_a_monotone_goal_ends_at_the_limit() -> None:

@@ -13,20 +13,12 @@ from planner.documents import source, yaml_nodes
 from planner.questions import loading
 from planner.serve import page
 from planner.serve.controls import shown_in
-from tests.conftest import KINDS_OF_MODEL, RunCli, leave_to_night
+from tests.conftest import KINDS_OF_MODEL, RunCli, leave_to_night, read_data
 
 MODELS = source.preset_names("model")
 LENGTH = "training.sequence_length"
 #: Other controls, and values that few layouts go with.
-OTHERS = {
-    "cluster.devices": ("8", "24", "100", "768", "1000", "1536"),
-    "cluster.accelerator": ("a100-sxm-80gb", "b200-sxm-192gb", "tpu-v4", "rtx-4090"),
-    "training.sequence_length": ("512", "1000", "8192", "131072"),
-    "training.global_batch": ("7", "64", "100", "1025", "4096"),
-    "training.micro_batch": ("3", "64"),
-    "training.schedule": ("gpipe", "dualpipev"),
-    "parallelism.pipeline": ("2", "3", "5"),
-}
+OTHERS = read_data("questions")["healing"]
 
 
 def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:

@@ -18,18 +18,10 @@ from planner.questions import loading
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import KEYS, Space
 from planner.report import searched
-from tests.conftest import RunCli, leave_to_night
+from tests.conftest import RunCli, leave_to_night, read_data
 from tests.layouts import yield_layouts
 
-PLAN: dict[str, Any] = {
-    "name": "started",
-    "model": "mixtral-8x7b",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 32, "devices_per_node": 8},
-    "training": {
-        "tokens": "1B", "sequence_length": 4096, "global_batch": 64, "implementation": "megatron",
-    },
-    "parallelism": {"zero": 0},
-}  # fmt: skip
+PLAN: dict[str, Any] = read_data("plans")["launchers"]
 SMALL: dict[str, Any] = {
     "name": "open",
     "model": "gpt2-small",

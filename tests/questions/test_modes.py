@@ -21,6 +21,7 @@ from planner.questions.search import engine, modes, ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import Space
 from planner.report import searched
+from tests.conftest import read_data
 from tests.layouts import find_best
 
 KEY = modes.RECOMPUTE
@@ -44,25 +45,7 @@ def plan(model: str = "llama2-7b", **training: Any) -> Plan:
 
 #: Plans, and which modes stand for which. Megatron-Core computes a fused core again under selective
 #: recomputation (core/transformer/attention.py, checkpoint_core_attention), PyTorch has none to.
-CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
-    ({}, {}),
-    ({"recompute": "full"}, {}),
-    ({"attention": "eager"}, {}),
-    ({"recompute_modules": ["core_attention", "norm"]}, {}),
-    ({"recompute_modules": ["mlp"]}, {}),
-    ({"recompute_modules": []}, {"selective": "none"}),
-    ({"recompute_modules": [], "recompute": "selective"}, {"none": "selective"}),
-    ({"recompute_layers": 2}, {}),
-    ({"offload": {"activations": 0.5}}, {}),
-    ({"implementation": "torchtitan"}, {}),
-    ({"implementation": "pytorch"}, {"selective": "none"}),
-    ({"implementation": "pytorch", "recompute": "selective"}, {"none": "selective"}),
-    ({"implementation": "pytorch", "recompute": "full"}, {"selective": "none"}),
-    ({"implementation": "megatron"}, {}),
-    ({"model": "mixtral-8x7b"}, {}),
-    ({"model": "mamba-130m"}, {"selective": "none"}),
-    ({"model": "gemma3-1b", "attention": "eager"}, {}),
-]  # fmt: skip
+CASES: list[tuple[dict[str, Any], dict[str, str]]] = read_data("questions")["modes"]
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES)

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import random
-from itertools import islice, pairwise, product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -80,114 +80,6 @@ def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", leave_to_night(["gpt2-small", "mixtral-8x7b"], ["gpt2-small"]))
-def test_every_valid_layout_is_there_once(model: str) -> None:
-    plan = small(model)
-    space = Space(plan, full=True)
-    found = set()
-    for rows in space.yield_blocks(most=1000):
-        for changes in yield_layouts(rows):
-            key = (*(changes[k] for k in KEYS), changes[layouts.KERNELS])
-            assert key not in found
-            found.add(key)
-    assert len(found) == space.size
-    # Without tensor and pipeline parallelism there is each layout with the others' kernels too.
-    said = {key[:-1] for key in found if key[-1] is not None}
-    found = {key[:-1] for key in found if key[-1] is None}
-    assert said == {key for key in found if key[:2] == (1, 1)}
-    chance = random.Random(3)
-    sizes = (1, 2, 3, 4, 6, 8, 12, 16)
-    values: dict[str, tuple[Any, ...]] = {
-        "parallelism.tensor": sizes,
-        "parallelism.pipeline": sizes,
-        "parallelism.context": (1, 1, 2),
-        "parallelism.expert": (1, 1, 2),
-        "parallelism.expert_tensor": (1, 1, 2),
-        "parallelism.virtual_pipeline": (1, 1, 2, 3),
-        "parallelism.cut": (None, None, "ends"),
-        "parallelism.sequence": (False, False, True),
-        "parallelism.zero": (0, 1, 2, 3),
-        "parallelism.replicate": (1, 1, 2, 4),
-        "training.micro_batch": (1, 2, 4),
-        "training.recompute": ("none",),
-        "training.schedule": SCHEDULES,
-    }
-    tried = {tuple(chance.choice(values[key]) for key in KEYS) for _ in range(1500)}
-    valid = 0
-    for key in tried:
-        changes = dict(zip(KEYS, key, strict=True))
-        try:
-            variant(plan, {**space.base, **changes})
-        except PlanError:
-            assert key not in found
-        else:
-            valid += 1
-            assert key in found or not sensible(plan, changes), key
-    assert valid > 50
-
-
-def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
-    """What a search leaves out although it is valid: it says the same as another layout."""
-    get = {key.split(".")[1]: value for key, value in changes.items()}
-    stages, schedule, tensor = get["pipeline"], get["schedule"], get["tensor"]
-    shards = 16 // (tensor * stages)  # of data and context parallelism
-    experts = plan.get("model.moe.experts") or 1
-    holders = (16 // stages) // (get["expert"] * get["expert_tensor"]) if experts > 1 else 1
-    turns = stages * get["virtual_pipeline"]
-    layers = plan.get("model.layers") + 2 * (get["cut"] == "ends")
-    return bool(
-        (get["virtual_pipeline"] > 1) == (schedule == "interleaved")
-        and (turns == stages or layers % turns == 0)  # or some hold one more, as under `ends`
-        and (stages > 1 or (schedule == "1f1b" and get["cut"] is None))
-        and (tensor > 1 or not get["sequence"])
-        and get["expert_tensor"] <= (tensor if experts > 1 else 1)
-        and (get["replicate"] == 1 or (get["zero"] and get["replicate"] < shards))
-        and (max(shards, holders) > 1 or not get["zero"])  # somebody shares
-    )
-
-
-KEYS = layouts.KEYS
-
-
-@pytest.mark.slow
-def test_the_best_is_the_best_of_all() -> None:
-    """Against exact evaluation of every layout of a narrowed space."""
-    plan = small("gpt2-small")
-    fixed = {
-        "training.recompute": "none",
-        "training.schedule": "1f1b",
-        "parallelism.context": 1,
-        "parallelism.zero": 1,
-        "parallelism.replicate": 1,
-        "parallelism.cut": "even",
-    }
-    found = searching.search(plan, top=5, fixed=fixed)
-    best, exactly = [], InTurn()
-    for tensor, stages, micro, sequence in product(
-        (1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (False, True)
-    ):
-        if sequence and tensor == 1:
-            continue
-        changes = {
-            **fixed,
-            "parallelism.tensor": tensor,
-            "parallelism.pipeline": stages,
-            "training.micro_batch": micro,
-            "parallelism.sequence": sequence,
-        }
-        kernels = (None, "megatron") if tensor == stages == 1 else (None,)
-        for one in kernels:
-            with contextlib.suppress(PlanError):
-                values = exactly(variant(plan, {**changes, layouts.KERNELS: one}), QUANTITIES)
-                if values["memory.headroom"] >= 0:
-                    best.append(float(values["time.step_seconds"]))
-    assert [float(x.values["time.step_seconds"]) for x in found.best] == pytest.approx(
-        sorted(best)[:5], rel=1e-9
-    )
-    assert found.fitting == len(best)
-
-
-@pytest.mark.slow
 def test_winners_fit_and_are_sorted() -> None:
     plan = loading.load("presets/llama70b_h100x1024.yaml", {"cluster.devices": 256})
     found = searching.search(plan, top=20)
@@ -207,18 +99,6 @@ def test_winners_fit_and_are_sorted() -> None:
         )
     assert found.own is not None
     assert times[0] <= found.own.values["time.step_seconds"]
-
-
-def test_front_trades_memory_for_time() -> None:
-    found = searching.search(small("gpt2-small"), top=3)
-    pairs = [(x.values["time.step_seconds"], x.values["memory.process"]) for x in found.front]
-    assert pairs == sorted(pairs)
-    memory = [m for _, m in pairs]
-    assert all(a > b for a, b in pairwise(memory)) and len(pairs) > 1
-    best = found.best[0].values
-    assert pairs[0] == pytest.approx(
-        (float(best["time.step_seconds"]), float(best["memory.process"]))
-    )
 
 
 def test_ranked_by_memory() -> None:
@@ -361,37 +241,6 @@ def test_no_layout_takes_less_than_no_time() -> None:
         for name in named:
             values = chunk.values[name][chunk.valid]
             assert (values[np.isfinite(values)] >= 0).all(), name
-
-
-@pytest.mark.slow
-def test_each_choice_has_the_best_layout_with_it() -> None:
-    plan, step = small("mixtral-8x7b"), "time.step_seconds"
-    found = searching.search(plan, top=1, choices=True, margin="0")
-    least: dict[tuple[str, Any], float] = {}
-    for chunk in searching.Walk(plan, (searching.FITS, step)):
-        score, room = chunk.values[step].ravel(), chunk.values[searching.FITS].ravel()
-        for place in np.flatnonzero(chunk.valid.ravel()):
-            reached = float(score[place]) if room[place] >= 0 else np.inf
-            setting = chunk.build_setting(int(place))
-            for key, value in {**setting.changes, **setting.follows}.items():
-                if key in (*layouts.KEYS, layouts.KERNELS):
-                    least[key, value] = min(least.get((key, value), np.inf), reached)
-    several = {key for key, value in least if any(k == key and v != value for k, v in least)}
-    assert {(c.key, c.value) for c in found.choices} == {kv for kv in least if kv[0] in several}
-    assert {"parallelism.tensor", "parallelism.zero", "training.recompute"} <= several
-    for choice in found.choices:
-        assert (choice.layout is None) == (least[choice.key, choice.value] == np.inf)
-        if choice.layout is not None:
-            assert choice.layout.get(choice.key) == choice.value
-            assert choice.layout.values[step] == pytest.approx(least[choice.key, choice.value])
-    first = {c.key: c for c in reversed(found.choices)}
-    for choice in first.values():
-        assert choice.layout is not None
-        assert choice.layout.values[step] == pytest.approx(float(found.best[0].values[step]))
-    told = searched.format_search(found)
-    words = " ".join(told.split())
-    for heading, best, others in ranking.compare_choices(found, reasons=False):
-        assert f"{heading} {best} {others}".strip() in words
 
 
 @pytest.mark.slow
@@ -579,24 +428,6 @@ def test_values_that_are_asked_for_are_all_tried() -> None:
     assert {degrees.named["expert_tensor"] for degrees in free.degrees} == {1, 4}
 
 
-def test_what_there_is_none_of_is_not_divided() -> None:
-    """A dense model has no experts to lay out, one stage no schedule: each such layout is there
-    once, said in the plainest words."""
-    space = Space(small("gpt2-small"))
-    seen = set()
-    for rows in space.yield_blocks(most=1000):
-        for changes in yield_layouts(rows):
-            get = {key.split(".")[1]: value for key, value in changes.items()}
-            assert get["expert"] == get["expert_tensor"] == 1
-            if get["pipeline"] == 1:
-                assert (get["schedule"], get["virtual_pipeline"], get["cut"]) == ("1f1b", 1, None)
-            chunked = get["schedule"] in ("interleaved", "dualpipev")
-            assert (get["virtual_pipeline"] > 1) == chunked
-            seen.add((get["pipeline"], get["schedule"]))
-    assert {stages for stages, _ in seen} >= {1, 2, 4}  # which divide 12 layers and 16 devices
-    assert {schedule for stages, schedule in seen if stages == 2} >= {"1f1b", "interleaved"}
-
-
 def test_what_no_layout_has_is_nothing_in_every_chunk() -> None:
     """Without prices there is no cost, of as many layouts as there are."""
     plan = small("gpt2-small")
@@ -606,31 +437,3 @@ def test_what_no_layout_has_is_nothing_in_every_chunk() -> None:
         assert np.isnan(chunk.values["cost.total"]).all()
         chunks += 1
     assert chunks > 1
-
-
-def test_a_limit_that_is_just_met_is_kept() -> None:
-    """Four replicas of the data, no more and no fewer."""
-    name = "layout.data"
-    limits = [Limit(name, "<=", 4), Limit(name, ">=", 4)]
-    found = searching.search(small("gpt2-small"), top=3, limits=limits, margin="0")
-    assert [layout.values[name] for layout in found.best] == [4, 4, 4]
-
-
-@pytest.mark.parametrize("node", [4, 8])
-def test_replicas_are_none_or_the_fewest_whose_shards_are_in_a_node(node: int) -> None:
-    """Hybrid sharding as FSDP and ZeRO++ have it: shards inside a node, replicas between nodes; a
-    search that is not asked for other counts has these two, and the first alone where all shards
-    are in a node anyway."""
-    plan = small("gpt2-small", cluster__devices_per_node=node)
-    space = Space(plan, full=False)
-    several = set()
-    for degrees, (_, replicas, _) in zip(space.degrees, space.crossed, strict=True):
-        shards = degrees.data * degrees.named["context"]
-        inside = [
-            count
-            for count in range(1, shards)
-            if shards % count == 0 and shards // count * degrees.named["tensor"] <= node
-        ]
-        assert replicas == tuple(sorted({1, *inside[:1]})), degrees
-        several.add(len(replicas))
-    assert several == {1, 2}

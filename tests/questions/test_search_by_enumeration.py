@@ -22,7 +22,7 @@ from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import Layout, SearchResult, search
 from planner.questions.search.layouts import Space
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 
 FITS, SURE, MEMORY, STEP = (
     "memory.headroom", "memory.headroom_p95", "memory.process", "time.step_seconds",
@@ -30,22 +30,7 @@ FITS, SURE, MEMORY, STEP = (
 COST = "cost.total"
 QUANTITIES = (FITS, SURE, MEMORY, STEP, COST)
 #: The keys of a layout; those that are left to follow from them are cleared.
-NAMES = {
-    "tensor": "parallelism.tensor",
-    "pipeline": "parallelism.pipeline",
-    "context": "parallelism.context",
-    "expert": "parallelism.expert",
-    "expert_tensor": "parallelism.expert_tensor",
-    "virtual": "parallelism.virtual_pipeline",
-    "schedule": "training.schedule",
-    "cut": "parallelism.cut",
-    "sequence": "parallelism.sequence",
-    "replicate": "parallelism.replicate",
-    "micro": "training.micro_batch",
-    "zero": "parallelism.zero",
-    "recompute": "training.recompute",
-    "kernels": "training.implementation",
-}
+NAMES = read_data("questions")["names_of_keys"]
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe", "dualpipev")
 #: Chunks of the model on a device, under a schedule that has no choice of them but 1.
 CHUNKS = {"dualpipev": 2}
@@ -563,22 +548,7 @@ def test_blocks_end_where_they_have_as_many_rows_as_are_asked_for(most: int) -> 
 
 
 #: Keys that are asked for with values, or with every valid one, and what else is held.
-ASKED: tuple[tuple[str, str, tuple[Any, ...], dict[str, Any]], ...] = (
-    ("dense", "micro", (2, 3), {"context": 1}),
-    ("dense", "replicate", (), {"tensor": 1, "pipeline": 1, "recompute": "none"}),
-    ("dense", "replicate", (2, 3), {"tensor": 1, "pipeline": 1, "recompute": "none"}),
-    ("dense", "zero", (), {"recompute": "none", "micro": 1}),
-    ("dense", "zero", (0, 3), {"recompute": "none", "micro": 1}),
-    ("experts", "expert_tensor", (), {}),
-    ("experts", "expert_tensor", (2, 3), {}),
-    ("experts", "expert", (2, 3), {}),
-    ("chunks", "schedule", (), {}),
-    ("chunks", "schedule", ("gpipe", "dualpipe"), {}),
-    ("chunks", "virtual", (2, 3), {}),
-    ("uneven", "cut", (), {"zero": 0}),
-    ("uneven", "cut", ("even", "ends"), {"zero": 0}),
-    ("uneven", "sequence", (True,), {"zero": 0}),
-)
+ASKED = list(map(tuple, read_data("questions")["searches"]))
 
 
 #: Of these, those that are tried each time also with every valid value.

@@ -53,7 +53,6 @@ from planner.questions.studies.dimensions import LIMITED, PLAIN, SYMBOLS
 from planner.questions.studies.work import Pieces
 from planner.results.result import evaluate_plan
 from tests.conftest import leave_to_night, read_data
-from tests.questions.test_sweep_layouts import agree
 
 FAULTS = read_data("faults")
 
@@ -181,48 +180,6 @@ SIZE: dict[str, Any] = {
     "cluster": "hgx-h100",
     "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
 }
-STUDIES: list[dict[str, Any]] = [
-    {
-        "base": {**LLAMA, "time": {"use": "assumed"}},
-        "axes": {
-            "model": ["llama2-7b", "llama2-70b", "mixtral-8x7b"],
-            "training.tokens": ["1T", "2T"],
-            "time.mfu": [0.3, 0.5],
-            "cluster.devices": {"from": 64, "to": 256, "factor": 2},
-            "parallelism.tensor": [1, 4, 8, 5],
-            "training.recompute": ["none", "selective", "full"],
-        },
-    },
-    {
-        "base": {"extends": "gpt3_a100x1024", "time": {"mfu": None}},
-        "axes": {
-            "parallelism.zero": [0, 1, 3],
-            "parallelism.pipeline": [1, 4, 8],
-            "training.micro_batch": [1, 2, 4],
-            "cluster.network.bandwidth": ["100 Gb/s", "400 Gb/s"],
-            "cluster.accelerator.memory_bandwidth": ["1 TB/s", "2 TB/s"],
-            "parallelism.sequence": [True, False],
-        },
-    },
-    {
-        "plans": ["gpt2small_hgx-h100", "mixtral8x7b_h100x1024"],
-        "axes": {
-            "training.precision": ["bf16", "fp32", "fp8"],
-            "training.optimizer": ["adamw", "sgd"],
-            "training.sequence_length": [1024, 8192],
-            "cluster.price": ["1 USD/h", None],
-            "training.tokens": {"from": "100B", "to": "1T", "steps": 3},
-        },
-    },
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("document", STUDIES, ids=("models", "layouts", "plans"))
-def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
-    read = study.read_study(document)
-    found = evaluator.Evaluator(read).evaluate_points([range(n) for n in read.shape])
-    assert agree(read, found, random.Random(1).sample(range(read.size), 60)) > 100
 
 
 def test_sums_over_the_layers_of_a_model_of_which_only_its_size_is_known_are_absent() -> None:

@@ -21,18 +21,11 @@ import pytest
 from fuzz import clusters
 from planner.base.errors import PlanError
 from planner.questions.studies import engines, run, study, work
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 # Values in words are evaluated plan by plan, in many small pieces.
-STUDY: dict[str, Any] = {
-    "base": "gpt2small_hgx-h100",
-    "record": ["memory.stage", "memory.process", "cost.total"],
-    "axes": {
-        "training.tokens": {"from": "1T", "to": "2T", "steps": 40},
-        "training.micro_batch": [1, 2, 4],
-        "cluster.devices": [2, 4, 8, 7],
-    },
-}
+STUDY: dict[str, Any] = read_data("questions")["study"]
 
 pytestmark = pytest.mark.slow
 

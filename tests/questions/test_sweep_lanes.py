@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.base.errors import PlanError
 from planner.questions.studies import dimensions, evaluator, study, work
 from planner.questions.studies.points import Points
-from tests.conftest import leave_to_night
-from tests.questions.test_sweep_numbers import RECORD, STRUCTURES, document
+from tests.questions.test_sweep_numbers import RECORD
 
 
 def slow(*values: Any) -> Any:
@@ -127,26 +125,3 @@ def test_a_refused_number_is_named_in_its_own_reason(completed: list[int]) -> No
 def test_numbers_that_take_ways_of_their_own_are_few_in_a_piece() -> None:
     read = load("llama70b_h100x1024", {"model.layers": {"from": 4, "to": 9000, "step": 1}})
     assert max(len(work.Job(read, None).pieces.list_ranges(0)[0]), 1) <= work.MOST_PLANS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("structure", leave_to_night(STRUCTURES, ["patches"]))
-def test_every_number_of_every_structure(structure: str, alone: Any) -> None:
-    base, tried = document(structure), 0
-    data = load(base, {"training.tokens": ["1T"]}).bases[0].data
-    for key, value in _walk({name: data[name] for name in ("model", "training", "cluster")}):
-        try:
-            read = load(base, {key: list_values(value)})
-        except PlanError:  # beyond what the schema allows
-            continue
-        compare(evaluate(read), alone(read), exact=False)
-        tried += 1
-    assert tried > 20
-
-
-def _walk(data: dict[str, Any], before: str = "") -> Any:
-    for key, value in data.items():
-        if isinstance(value, dict):
-            yield from _walk(value, f"{before}{key}.")
-        elif type(value) is int:
-            yield f"{before}{key}", value

@@ -25,45 +25,12 @@ from planner.questions.studies.points import (
     join_faults,
     list_needed,
 )
+from tests.conftest import read_data
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: Values of keys of a layout, good and bad.
-LAYOUT: dict[str, list[Any]] = {
-    "parallelism.tensor": [1, 2, 3, 4, 8],
-    "parallelism.pipeline": [1, 2, 3, 4, 8],
-    "parallelism.virtual_pipeline": [1, 2, 3, 4],
-    "parallelism.context": [1, 2, 4],
-    "parallelism.expert": [1, 2, 4],
-    "parallelism.expert_tensor": [1, 2, 4],
-    "parallelism.zero": [0, 1, 2, 3],
-    "parallelism.sequence": [True, False],
-    "parallelism.replicate": [1, 2, 4],
-    "parallelism.cut": ["even", "ends", "compute", None],
-    "parallelism.context_exchange": ["ring", "gather", None],
-    "parallelism.data": [8, 16, None],
-    "training.micro_batch": [1, 2, 3, 4],
-    "training.recompute": ["none", "selective", "full"],
-    "training.schedule": ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe", None],
-    "parallelism": [
-        {"tensor": 2, "pipeline": 2},
-        {"tensor": 4, "sequence": True},
-        {"zero": 3},
-        {"tensor": 2, "pipeline": 2, "stages": [7, 5]},
-        "llama70b_h100x1024",
-    ],
-}
-OTHERS: dict[str, list[Any]] = {
-    "cluster.devices": [8, 16, 64, 1024],
-    "training.global_batch": [32, 96, None],
-    "training.sequence_length": [512, 2048],
-    "training.precision": ["bf16", "fp8", "fp32"],
-    "training.implementation": ["megatron", "pytorch", "transformers"],
-    "training.distributed_optimizer": [True, None],
-    "training.gradient_accumulation": [4, None],
-    "training.mode": ["train", "inference"],
-    "training.recompute_layers": [2, None],
-    "model": ["llama2-7b", "gpt2-small", {"parameters": "7B"}],
-}
+LAYOUT: dict[str, list[Any]] = read_data("questions")["one_layout"]
+OTHERS: dict[str, list[Any]] = read_data("questions")["other_layouts"]
 NUMBERS: dict[str, list[Any]] = {
     "training.tokens": ["1T", "2T"],
     "cluster.price": ["1 USD/h", "2 USD/h", "3 USD/h"],
@@ -147,20 +114,7 @@ def test_points_of_any_study_are_those_of_plans_completed_one_by_one(
     agree(read, found, range(0, read.size, max(1, read.size // 16)))
 
 
-MANY: dict[str, Any] = {
-    "base": {"extends": "gpt3_a100x1024", "time": {"mfu": None}},
-    "axes": {
-        "parallelism.tensor": [1, 2, 4, 8],
-        "training.tokens": ["1T", "2T"],
-        "parallelism.pipeline": [1, 2, 4, 8, 16],
-        "parallelism.virtual_pipeline": [1, 2, 3, 6],
-        "training.micro_batch": [1, 2, 4],
-        "training.recompute": ["none", "selective", "full"],
-        "parallelism.zero": [0, 1, 2, 3],
-        "training.schedule": ["1f1b", "interleaved", "gpipe", "dualpipe"],
-    },
-    "record": ["memory.process", "time.step_seconds", "cost.total", "energy.total"],
-}
+MANY: dict[str, Any] = read_data("questions")["many_layouts"]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from planner.base.errors import PlanError
 from planner.documents import aliases
 from planner.report.explain import WIDTH, explain, explain_as_data
 from planner.results.lookup import look_up
+from tests.conftest import read_data
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
 
@@ -26,21 +27,7 @@ def result(path: str = LLAMA) -> planner.Result:
 
 @pytest.mark.parametrize(
     ("asked", "identifier"),
-    [
-        ("time.mfu", "time.mfu"),
-        ("mfu", "time.mfu"),
-        ("MFU", "time.mfu"),
-        ("days", "time.training_days"),
-        ("training time", "time.training_days"),
-        ("Cost", "cost.total"),
-        ("activations", "memory.activations"),
-        ("memory.act", "memory.activations"),
-        ("step seconds", "time.step_seconds"),
-        ("N", "parameters.total"),
-        ("C_tok", "compute.flops_per_token"),
-        ("model flops utilisation", "time.mfu"),
-        ("parameters.layer[layer]", "parameters.layer[layer]"),
-    ],
+    read_data("report")["names_of_quantities"],
 )
 def test_a_quantity_is_found_by_what_people_call_it(asked: str, identifier: str) -> None:
     assert look_up(result(), asked).id == identifier
@@ -48,17 +35,7 @@ def test_a_quantity_is_found_by_what_people_call_it(asked: str, identifier: str)
 
 @pytest.mark.parametrize(
     ("asked", "identifier"),
-    [
-        ("optimizer memory", "memory.optimizer"),
-        ("kv cache", "memory.cache"),
-        ("activation memory", "memory.activations"),
-        ("weights memory", "memory.weights"),
-        ("tokens per second", "time.tokens_per_second"),
-        ("tok/s", "time.tokens_per_second"),
-        ("GPU-hours", "time.device_hours"),
-        ("what is the cost of training", "cost.total"),
-        ("the pipeline: draining, filling", "time.bubble"),
-    ],
+    read_data("report")["words_of_people"],
 )
 def test_words_that_people_use_lead_to_the_quantity(asked: str, identifier: str) -> None:
     assert look_up(result(), asked).id == identifier

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.cli.main import main
+from tests.conftest import read_data
 from tests.typeset.test_typeset import arithmetic
 
 #: The H100's datasheet: 1,979 TFLOP/s in bf16 with sparsity, 3.35 TB/s.
@@ -145,18 +146,7 @@ def test_formulas_with_numbers_are_worth_the_values() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (
-            ["1x2", "--on", "h100"],
-            "'1x2': expected three sizes BxDxK, or batch x B x D x K (such as",
-        ),
-        (["1x2x3", "--on", "h10"], "unknown accelerator 'h10'"),
-        (["1x2x3", "--on", "v100"], "bf16 on v100: no peak"),
-        (["1x2x3", "--on", "h100", "--precision", "tf32"], "no matmul of a plan uses tf32"),
-        (["1x2x3", "--on", "h100", "--took", "3GB"], "--took: '3GB' is bytes"),
-        (["1x2x3", "--on", "h100", "--took", "0s"], "--took 0s (a time above 0"),
-        (["1x2x3"], "--on"),
-    ],
+    read_data("faults")["matmul"],
 )
 def test_what_is_wrong_is_one_line(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]

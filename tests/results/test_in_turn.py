@@ -13,25 +13,10 @@ from planner.questions import loading
 from planner.report.answer import answer_of
 from planner.results.in_turn import keep_graphs
 from planner.results.result import Result, evaluate_plan
+from tests.conftest import read_data
 
 #: Changes of numbers, of formulas and of entries.
-CHANGES: dict[str, list[Any]] = {
-    "training.tokens": ["1T", "3T"],
-    "training.micro_batch": [1, 2, 4],
-    "training.sequence_length": [2048, 4096],
-    "training.recompute": ["none", "selective", "full"],
-    "training.optimizer": ["adamw", "sgd"],
-    "training.precision": ["bf16", "fp8"],
-    "training.schedule": ["1f1b", "gpipe"],
-    "parallelism.zero": [0, 1, 2, 3],
-    "parallelism.pipeline": [1, 2, 4],
-    "parallelism.tensor": [1, 2, 8],
-    "cluster.devices": [8, 512, 1024],
-    "cluster.price": ["2 USD/h"],
-    "time.mfu": [0.4],
-    "model.vocab": [50304, 64000],
-    "model.layers": [12, 24],
-}
+CHANGES: dict[str, list[Any]] = read_data("results")["changes_in_turn"]
 
 
 def said(result: Result) -> Any:

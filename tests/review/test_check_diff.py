@@ -23,6 +23,7 @@ from planner.cli.main import main
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from planner.review import check, diff, writing
+from tests.conftest import read_data
 
 PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
 FORMATS = ("md", "html", "json")
@@ -360,18 +361,7 @@ def evaluate_cluster(overrides: tuple[str, ...]) -> str:
     return json.dumps(evaluate_plan(loading.load(CLUSTER, overrides)).to_json())
 
 
-CASES = {
-    "one key": ("parallelism.tensor=8",),
-    "a model": ("model=llama3-8b", "parallelism.virtual_pipeline=1"),
-    "a cluster": ("cluster={accelerator: a100-sxm-80gb, devices: 512, devices_per_node: 8}",),
-    "assumed": ("time.mfu=0.5",),
-    "serving": ("training.mode=inference", "training.output_tokens=64",
-                "parallelism.virtual_pipeline=1"),
-    "many": ("training.tokens=3T", "training.sequence_length=8192", "training.global_batch=512",
-             "training.precision=fp8", "training.optimizer=lion", "training.recompute=full",
-             "parallelism.tensor=2", "parallelism.sequence=false", "model.layers=160",
-             "model.vocab=64000", "cluster.provider=none", "memory.other=1 GiB"),
-}  # fmt: skip
+CASES = read_data("review")["changed_outputs"]
 
 
 def number(cell: str) -> int:

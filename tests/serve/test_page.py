@@ -23,27 +23,14 @@ from planner.report.answer import answer_of, gib
 from planner.results.in_turn import keep_graphs
 from planner.serve import controls, page
 from tests.browser import Browser, executable
-from tests.conftest import ROOT, leave_to_night
+from tests.conftest import ROOT, leave_to_night, read_data
 from tests.serve.conftest import Server
 
 CHROMIUM = executable()
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: What somebody types into the fields of a plan, some of it wrong.
-TYPED = {
-    "training.tokens": ("1T", "300B", "many"),
-    "training.sequence_length": ("2048", "8192"),
-    "training.global_batch": ("512", "2048", "7"),
-    "training.precision": ("bf16", "fp32"),
-    "training.optimizer": ("adamw", "sgd", "adafactor"),
-    "training.schedule": ("1f1b", "gpipe", "interleaved"),
-    "cluster.devices": ("64", "512", "2048"),
-    "cluster.price": ("2.5 USD/h", "12 USD"),
-    "model": ("llama3-8b", "mixtral-8x7b", "no-such-model"),
-    "model.tied_embeddings": ("yes", "no"),
-    "training.bytes.gradient": ("2", "4"),
-    "training.bytes.reduce": ("2", "4"),
-}
+TYPED = read_data("serve")["typed_values"]
 
 
 def moves(text: str, plan: Any, chance: random.Random) -> tuple[str, str | None]:
