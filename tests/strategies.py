@@ -105,6 +105,8 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "training.bf16_layers.first": (0, 1, 5),
     "training.bf16_layers.last": (0, 2),
     "training.offload.activations": (0, 0.5, 1),
+    "training.offload.optimizer": (False, 0.5, True),
+    "training.offload.parameters": (False, 0.5, True),
     "training.dropout": (0, 0.1),
     "training.expert_imbalance": (1, 1.5),
     "training.loss_chunks": (1, 8, 1000),
@@ -127,7 +129,7 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
 }
 SWITCHES = (
     "training.distributed_optimizer", "training.partition_activations", "training.early_stop",
-    "training.offload.optimizer", "parallelism.sequence", "parallelism.reshard",
+    "training.offload.gradients", "parallelism.sequence", "parallelism.reshard",
     "parallelism.tensor_overlap",
 )  # fmt: skip
 

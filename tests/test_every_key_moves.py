@@ -18,7 +18,7 @@ from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.questions import loading
 from tests.changed import changed
-from tests.test_every_option import ASKED, BESIDE, WITH
+from tests.test_every_option import ASKED, BESIDE, PASSING, WITH
 from tests.test_every_option import PLAN as GIVEN
 
 #: What all others end in.
@@ -82,6 +82,8 @@ NEEDS: dict[str, dict[str, Any]] = {
     "time.efficiency.head_exponent": DENSE,
     "time.efficiency.exchange_share": {"parallelism.expert_overlap": True},
     "time.host_": {"training.offload.optimizer": True},
+    "training.offload.": {"parallelism.zero": 3, **PASSING},
+    "training.optimizer_step": PASSING,
     "training.bf16_layers.": {"training.precision": "fp8"},
     "training.narrow_logits": {"training.precision": "fp8"},
     "training.bytes.quantized": {"training.precision": "fp8"},

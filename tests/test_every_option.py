@@ -34,10 +34,18 @@ LISTED: dict[tuple[str, Any], dict[str, str]] = {}
 
 #: A plan that leaves nothing open: prices, power, failures, storage.
 PLAN: dict[str, Any] = read_data("plans")["every_option"]
+#: What lets gradients leave as they are made: one micro-batch, and nobody's buffer for all.
+PASSING = {
+    "training.implementation": "pytorch",
+    "training.global_batch": None,
+    "training.gradient_accumulation": 1,
+}
 #: What a choice needs beside itself.
 BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("parallelism.zero", 0): {"training.distributed_optimizer": False},
     ("training.distributed_optimizer", False): {"parallelism.zero": 0},
+    ("training.optimizer_step", "in-backward"): PASSING,
+    ("training.offload.gradients", True): PASSING,
     ("training.precision", "mxfp8"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.precision", "mxfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
     ("training.precision", "nvfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
@@ -164,6 +172,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "both ways": {"training.schedule": "dualpipe", "training.recompute": "full"},
     "selective": {"training.recompute": "selective", "parallelism.sequence": True},
     "on the host": {"training.offload.optimizer": True, "training.schedule": "zero-bubble"},
+    "weights on the host": {**PASSING, "parallelism.zero": 3, "training.offload.parameters": 0.5},
     "activations on the host": {"training.offload.activations": "0.5"},
     "served": {"training.mode": "inference", "training.output_tokens": 100},
     "served, dense": {

@@ -240,6 +240,24 @@ s_o = symbol("s_o", "tokens generated", "training.output_tokens")
 f_off = symbol(
     "f_off", "share of the activations that lies on the host", "training.offload.activations"
 )
+f_w = symbol(
+    "f_w",
+    "share of the weights that lies on the host",
+    "training.offload.parameters",
+    latex="f_{off,w}",
+)
+f_g = symbol(
+    "f_g",
+    "share of the gradients that lies on the host",
+    "training.offload.gradients",
+    latex="f_{off,g}",
+)
+f_o = symbol(
+    "f_o",
+    "share of master weights and optimizer states that lies on the host",
+    "training.offload.optimizer",
+    latex="f_{off,o}",
+)
 gamma = formula_input(
     "gamma",
     "rows of the fullest device over the mean",

@@ -31,11 +31,12 @@ _NAMES = {
     "parallelism.": "context_exchange data_overlap dispatcher reshard send_overlap sequence zero",
     "run.": "finishes interrupted",
     "time.": "accumulation assumed attention bias buckets casts context expert expert_tensor "
-    "experts_beside gathering inputs_again offload pipeline replicas shards stragglers_given "
-    "switched systolic tensor tensor_overlap tiles torus",
+    "experts_beside gathering host_update inputs_again offload pipeline replicas shards "
+    "stragglers_given switched systolic tensor tensor_overlap tiles torus",
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count attention_precision cuda_graphs early_stop "
-    "expert_kernels loss mode offload.optimizer optimizer optimizer_kernel optimizer_matrices "
+    "expert_kernels loss mode optimizer optimizer_kernel optimizer_matrices "
+    "optimizer_step "
     "partition_activations permute_fusion recompute schedule",
     "training.muon.": "symmetric tensor_mode",
     "training.lora.": "base checkpoint kernels",

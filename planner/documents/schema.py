@@ -103,7 +103,10 @@ def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Pat
 
 
 def _quantity(node: Node, parts: Sequence[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """Parse a scalar: a quantity that is not read yet becomes an exact number of its unit."""
+    """Parse a scalar: a quantity that is not read yet becomes an exact number of its unit; true and
+    false stay where the key takes them beside a share."""
+    if isinstance(node.value, bool) and any("boolean" in part.get("type", ()) for part in parts):
+        return node
     wanted = (p["unit"] for p in parts if "unit" in p and node.value not in p.get("enum", ()))
     unit = next(wanted, None)
     try:

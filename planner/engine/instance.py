@@ -48,12 +48,14 @@ def build(plan: Plan) -> Case:
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))
     stacks = tuple(dict.fromkeys(stack for stack in held if stack is not None))
+    leaving = plan.settings["training.optimizer_step"] == "in-backward"
+    leaving = leaving or plan.settings["training.offload.gradients"]
     names = ("training.lora.targets", "training.lora.trained")
     adapters = Adapters(*(frozenset(plan.get(name) or ()) for name in names))
     settings = {
         **plan.settings,
         "towers": _classify_towers(stacks),
-        "gradients": profile["gradients"],
+        "gradients": "passing" if leaving else profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
         "patches": bool(plan.get("model.stem")),
@@ -106,7 +108,7 @@ def _bind_inputs(plan: Plan) -> tuple[dict[Symbol, Any], dict[Symbol, str]]:
             kinds[note.symbol] = kind
         if value is None:
             value = Absent(_explain_unbound(plan, note.key, note.meaning))
-        bindings[note.symbol] = value
+        bindings[note.symbol] = int(value) if isinstance(value, bool) else value
     return bindings, kinds
 
 

@@ -53,6 +53,8 @@ AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.
 AXES = ("x", "y", "z")
 HOST = ("host_link", "host_memory")
+#: Of what is offloaded, what travels beside the passes.
+TRAVELLING = ("activations", "parameters", "gradients")
 
 #: A run does not finish whose restart takes so many times the mean time between interruptions: one
 #: restart in e**11, 60,000, comes to its end.
@@ -358,7 +360,8 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
     core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
         "time.assumed": assumed,
-        "time.offload": training["offload"]["activations"] > 0,
+        "time.offload": any(training["offload"][key] for key in TRAVELLING),
+        "time.host_update": training["offload"]["optimizer"] > 0,
         "time.stragglers_given": cluster.get("stragglers") is not None,
         "run.interrupted": interrupted,
         "run.finishes": finishes,

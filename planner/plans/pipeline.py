@@ -279,6 +279,9 @@ def check_schedule(draft: Draft, model: Model) -> None:
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     steps = training.get("gradient_accumulation")
+    if training["optimizer_step"] == "in-backward" and steps and steps > 1:
+        wrong = f"in-backward uses each gradient at once, but {steps} micro-batches add theirs up"
+        draft.fault("training.optimizer_step", wrong, "whole, or gradient_accumulation: 1")
     if training["schedule"] == "interleaved" and virtual > 1 and steps and steps % size:
         wrong = f"{steps} micro-batches are not a multiple of pipeline {size}"
         wrong = f"{wrong}, which the interleaved schedule needs"

@@ -15,7 +15,7 @@ from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
-from planner.plans import hardware, kernels, pipeline, schedules
+from planner.plans import hardware, kernels, pipeline, placement, schedules
 from planner.plans.document import Draft, Model, Plan, Unknown, copy_mappings
 from planner.plans.layout import (
     AFTER_EXPERTS,
@@ -267,6 +267,8 @@ def _check_choices(draft: Draft) -> None:
         wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _set_offload(draft)
+    placement.fill_shares(draft)
+    placement.check_step(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
         wrong = "eager attention runs in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")
@@ -383,7 +385,13 @@ def _reset_idle(draft: Draft, model: Model | None) -> None:
         return
     copies = max(layout["data"] * layout["context"], layout.get("expert_data") or 1)
     idle: dict[str, Any] = {}
-    if layout["zero"] == 0 or copies == layout["replicate"]:
+    fetched = draft.get(placement.PARAMETERS) > 0
+    if fetched and layout["zero"] != 3:
+        wrong = (
+            f"weights on the host are fetched by layers, not with parallelism.zero {layout['zero']}"
+        )
+        draft.fault(placement.PARAMETERS, wrong, "false, or zero: 3")
+    if layout["zero"] == 0 or (copies == layout["replicate"] and not fetched):
         idle["zero"], idle["replicate"] = 0, 1
     if layout["pipeline"] == 1 and training["schedule"] != "own" and not layout.get("stages"):
         idle["virtual_pipeline"], idle["schedule"] = 1, "1f1b"

@@ -28,14 +28,15 @@ TRAFFIC = {
 }
 #: Traffic of a part beside its passes, whether or not it is waited for: what it is called in
 #: forward and in backward passes, the setting that says where its group lies, and the quantity of
-#: its seconds in all of them.
+#: its seconds in all of them (of traffic with the host, in that pass).
 BESIDE = (
     (("dispatch", "combine"), ("dispatch", "combine"), "time.expert", "time.part.exchanged"),
     (("gather",), ("gather",), "time.shards", "time.part.gathers"),
-    (("offload",), ("fetch",), HOST, "time.part.offload.ways"),
+    (("offload",), (), HOST, "time.part.offload.away"),
+    ((), ("fetch",), HOST, "time.part.offload.back"),
 )
 #: Endings of the names of communication, among the parts of a layer's time.
-TRAVELS = ("exchange", "offloading activations")
+TRAVELS = ("exchange", "offloading")
 #: Parts of a layer's time, by the quantity of which they are shares.
 SHARES = {"busy": ("busy.forward", "busy.backward", "busy.weights"), "passes": ("repeated",)}
 #: The most buckets of a chunk's gradients: more make no visible difference.
@@ -225,7 +226,7 @@ class Reader:
             shares=self._find_stream("time.shards"),
             contention=contention,
             waits=contention if layout["send_overlap"] and len(chunks[0]) > 1 else 1.0,
-            updates=HOST if settings["training.offload.optimizer"] else COMPUTE,
+            updates=HOST if settings["time.host_update"] else COMPUTE,
             base=[(besides(stage, "backward"), besides(stage, "loss")) for stage in entries],
             update=[besides(stage, "step") for stage in entries],
             capacity=self("memory.capacity"),
@@ -302,15 +303,15 @@ class Reader:
         self, travelled: Mapping[str, float], back: int, share: float
     ) -> tuple[tuple[str, tuple[str, ...], float], ...]:
         """List the communication beside a forward (0) or a backward pass (1): ``share`` of each
-        time; of host traffic half, to the host or back."""
+        time; of host traffic all, which belongs to one of them."""
         return tuple(
             (
                 self._find_stream(where),
                 works[back],
-                travelled[quantity] * (0.5 if where == HOST else share) / len(works[back]),
+                travelled[quantity] * (1 if where == HOST else share) / len(works[back]),
             )
             for *works, where, quantity in BESIDE
-            if travelled[quantity]
+            if travelled[quantity] and works[back]
         )
 
     def _find_stream(self, where: str) -> str:

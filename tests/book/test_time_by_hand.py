@@ -139,10 +139,8 @@ def test_another_layout_keeps_as_many_layers_on_the_host() -> None:
     assert other.get("training.offload.activations") == Fraction(20, 80)
 
 
-@pytest.mark.parametrize(
-    ("offload", "said"),
-    [({"layers": 81}, "a model with 80"), ({"layers": 8, "activations": 1}, "one of the two")],
-)
-def test_layers_on_the_host_are_layers_of_the_model(offload: dict[str, int], said: str) -> None:
-    with pytest.raises(PlanError, match=said):
-        loading.load(on_the_host("gb300", **offload))
+@pytest.mark.parametrize(("changes", "said"), read_data("faults")["placement"])
+def test_places_that_contradict_each_other_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        evaluation_of(on_the_host("gb300"), changes)
+    assert said in str(refused.value)

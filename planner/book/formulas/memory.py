@@ -66,6 +66,40 @@ gradients_live.where(gradients="fresh", phase="step").equals(
     memory_states.gradients_stage, "All of them."
 )
 
+LEAVING = (
+    "torchtune, training/memory.py (OptimizerInBackwardWrapper); PyTorch, _apply_optimizer_in_"
+    "backward; DeepSpeed, stage_1_and_2.py (cpu_offload)"
+)
+UNITS = "PyTorch FSDP2, _fsdp_param.py (post-accumulate hooks, CPUOffloadPolicy)"
+#: A tied matrix has its gradient when the embedding has added its part.
+_of_tied = sum_on_stage(Sum(memory_states.gradients_component, "component", shared=True))
+gradients_live.by(LEAVING, gradients="passing", phase="loss").equals(
+    0, "None yet, and none of micro-batches before."
+)
+gradients_live.by(LEAVING, gradients="passing", phase="backward", zero=(0, 1, 2)).equals(
+    _of_tied, "A tied head's, which waits for the embedding's part; every other one has left."
+)
+gradients_live.by(LEAVING, gradients="passing", phase="first", zero=(0, 1, 2)).equals(
+    _of_tied + max_on_stage(Max(memory_states.gradients_component, "component"), layers=True),
+    "That of one weight: it leaves, to the update or to the host, before the next one is made.",
+)
+gradients_live.by(LEAVING, gradients="passing", phase="gradients", zero=(0, 1, 2)).equals(
+    max_on_stage(Max(memory_states.gradients_component, "component"), layers=False),
+    "The last one, of the embedding.",
+)
+gradients_live.by(UNITS, gradients="passing", phase=("backward", "gradients"), zero=3).equals(
+    0, "Whole ones are among the buffers; every shard has left."
+)
+gradients_live.by(UNITS, gradients="passing", phase="first", zero=3).equals(
+    max_on_stage(Sum(memory_states.gradients_component, "component"), layers=True),
+    "The shards of one layer: they leave, to the update or to the host, before the next ones.",
+)
+gradients_live.by(LEAVING, gradients="passing", phase="step", zero=(0, 1, 2)).equals(0, "None.")
+gradients_live.by(UNITS, gradients="passing", phase="step", zero=3).equals(
+    sum_on_stage(Sum(memory_states.gradients_component, "component"), layers=False),
+    "The shards of the root's group (embedding and head), which is reduced last.",
+)
+
 # -- the peak -----------------------------------------------------------------------------------
 
 live = in_bytes(
@@ -199,7 +233,7 @@ _from_size(
     "master weights and optimizer states on one device",
     0,
     (1, 2, 3),
-    k_m + k_G + memory_states.per_parameter,
+    (1 - f_o) * (k_m + k_G + memory_states.per_parameter),
 )
 
 total.by(
@@ -234,6 +268,7 @@ blocks = in_bytes(
     + Max(memory_buffers.reduced, "phase")
     + memory_buffers.step
     + memory_buffers.unpacked
+    + memory_buffers.fetched
     + memory_buffers.constant,
     "Kinds peak at different moments of a step: kept activations and logits at the loss, a layer "
     "that is computed again in its backward pass, gradients on their way near its end. Their "

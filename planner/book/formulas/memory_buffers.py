@@ -6,6 +6,7 @@ from planner.book.formulas.memory_states import (
     QLORA,
     device_parameters,
     gathered_component,
+    held_weights,
     inputs,
     outputs,
     trained,
@@ -86,6 +87,19 @@ gathered.by(
 ).equals(0, "No copy.")
 gathered.by("the optimizer works on shards", phase="step").equals(0, "No copy.")
 
+fetched = (
+    of_stage(
+        "memory.buffers.fetched",
+        r"M_fet,\sigma",
+        "weights of one layer that were fetched from the host, before they are gathered",
+    )
+    .by("PyTorch FSDP2, _fsdp_param.py (all_gather_inputs)")
+    .equals(
+        f_w * max_on_stage(Sum(held_weights, "component")),
+        "A layer's shard passes through the device.",
+    )
+)
+
 reduced = of_phase(
     "memory.buffers.reduced", r"M_red,\sigma\varphi", "whole gradients on their way to their shards"
 )
@@ -119,17 +133,22 @@ for _zero, _each in (((0, 1, 2), trained), (3, trained / state_ranks)):
     step.by(
         "PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
         optimizer_kernel="foreach",
+        optimizer_step="whole",
         zero=_zero,
     ).equals(
-        k_o * Sum(copies_on_stage * _each, "component"),
+        (1 - f_o) * k_o * Sum(copies_on_stage * _each, "component"),
         "One number in the format of a state for each trained weight that the device holds.",
     )
-    step.by(
-        "PyTorch (torch.optim, one tensor after the other)", optimizer_kernel="loop", zero=_zero
-    ).equals(
-        k_o * max_on_stage(Max(_each, "component")),
-        "One number in the format of a state for each trained weight of the largest tensor.",
-    )
+    for _one_by_one in (
+        {"optimizer_kernel": "loop", "optimizer_step": "whole"},
+        {"optimizer_kernel": ("foreach", "loop"), "optimizer_step": "in-backward"},
+    ):
+        step.by(
+            "PyTorch (torch.optim, one tensor after the other)", zero=_zero, **_one_by_one
+        ).equals(
+            (1 - f_o) * k_o * max_on_stage(Max(_each, "component")),
+            "One number in the format of a state for each trained weight of the largest tensor.",
+        )
 
 # -- what is there for the whole run -----------------------------------------------------------
 
@@ -232,16 +251,21 @@ live = of_phase(
     source=PROFILE,
 )
 live.where(phase="loss").equals(
-    loss + gathered + constant,
+    loss + gathered + fetched + constant,
     "Temporary tensors of the loss, weights in the compute format, workspace.",
 )
-live.where(phase=("backward", "first")).equals(
-    layer + gathered + unpacked + reduced + constant,
-    "Temporary tensors of a layer, weights in the compute format, gradients on their way.",
+_at_end = gathered + reduced + constant
+_in_layer = _at_end + layer + unpacked + fetched
+_IN_LAYER = "Temporary tensors of a layer, weights in the compute format, gradients on their way"
+_AT_END = "Weights in the compute format, gradients on their way, workspace"
+live.where(phase="backward").equals(_in_layer, f"{_IN_LAYER}.")
+live.where(phase="first", optimizer_step="whole").equals(_in_layer, f"{_IN_LAYER}.")
+live.where(phase="gradients", optimizer_step="whole").equals(_at_end, f"{_AT_END}.")
+live.where(phase="first", optimizer_step="in-backward").equals(
+    _in_layer + step, f"{_IN_LAYER}, and of the update of a weight."
 )
-live.where(phase="gradients").equals(
-    gathered + reduced + constant,
-    "Weights in the compute format, gradients on their way, workspace.",
+live.where(phase="gradients", optimizer_step="in-backward").equals(
+    _at_end + step, f"{_AT_END}, and temporary tensors of the update of a weight."
 )
 live.where(phase="serving").equals(constant, "Buffers of the whole run.")
 live.where(phase="step").equals(step + constant, "Temporary tensors of the optimizer, workspace.")

@@ -7,6 +7,7 @@ ranks hold what all devices do.
 
 from planner.book.formulas import memory_activations, memory_states
 from planner.book.formulas.layout import GROUPS, data
+from planner.book.formulas.memory import gradients_live
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.memory_states import per_parameter
 from planner.book.formulas.parameters import parameters_total
@@ -21,7 +22,7 @@ devices = Quantity(
 
 
 def _states(
-    name: str, title: str, stage: Quantity, whole: Any, divided: Any, each: Any, **when: Any
+    name: str, title: str, stage: Any, whole: Any, divided: Any, each: Any, **when: Any
 ) -> Quantity:
     """Declare the states on the devices of all stages; without a shape those of all parameters,
     which ZeRO keeps ``whole`` or shards over the replicas too. With LoRA a shape is needed."""
@@ -41,7 +42,7 @@ weights = _states("weights", "weights of a replica", memory_states.weights_stage
 gradients = _states(
     "gradients",
     "gradients of a replica",
-    memory_states.gradients_stage,
+    Max(gradients_live, "phase"),
     (0, 1),
     (2, 3),
     k_g,
@@ -53,7 +54,7 @@ optimizer = _states(
     memory_states.optimizer_stage,
     0,
     (1, 2, 3),
-    k_m + k_G + per_parameter,
+    (1 - f_o) * (k_m + k_G + per_parameter),
     mode="train",
 )
 

@@ -155,16 +155,22 @@ gathered_component.by(f"{LORA}; torchao, NF4Tensor (fsdp_pre_all_gather)", lora=
     "Adapters in the format that the matmuls take, frozen weights as they are stored.",
 )
 
-weights_component = of_zero(
-    "memory.weights.component", r"M_{w,c}", "weights of one component on one device"
+held_weights = of_zero(
+    "memory.weights.held", r"M_{wh,c}", "weights of one component that one device has, wherever"
 )
-weights_component.where(zero=(0, 1, 2)).equals(
+held_weights.where(zero=(0, 1, 2)).equals(
     k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
 )
-weights_component.where(zero=3).equals(
+held_weights.where(zero=3).equals(
     (k_w * trained + frozen) / state_ranks,
     "As without ZeRO, divided over the devices that share the weight.",
 )
+weights_component = bytes_of_component(
+    "memory.weights.component",
+    r"M_{w,c}",
+    "weights of one component on one device",
+    source="PyTorch, CPUOffloadPolicy; DeepSpeed, offload_param",
+).equals((1 - f_w) * held_weights, "But for the share that lies on the host.")
 
 gradients_component = of_zero(
     "memory.gradients.component", r"M_{g,c}", "gradients of one component on one device"
@@ -256,20 +262,25 @@ states = bytes_of_component(
     source="the optimizer's states of each parameter",
 ).equals(each * trained, "Those of each parameter that is trained.")
 
-optimizer_component = of_zero(
-    "memory.optimizer.component",
-    r"M_{o,c}",
-    "master weights and optimizer states of one component on one device",
+held_states = of_zero(
+    "memory.optimizer.held",
+    r"M_{oh,c}",
+    "master weights and optimizer states of one component that one device has, wherever",
 )
-optimizer_component.by(REN, offload_optimizer=True).equals(0, "They lie in the host's memory.")
-optimizer_component.where(zero=0, offload_optimizer=False).equals(
+held_states.where(zero=0).equals(
     (k_m + k_G) * trained + states,
     "A master weight, the gradient's copy where the recipe keeps one, the optimizer's states.",
 )
-optimizer_component.where(zero=(1, 2, 3), offload_optimizer=False).equals(
+held_states.where(zero=(1, 2, 3)).equals(
     ((k_m + k_G) * trained + states) / state_ranks,
     "As without ZeRO, divided over the devices that share the weight.",
 )
+optimizer_component = bytes_of_component(
+    "memory.optimizer.component",
+    r"M_{o,c}",
+    "master weights and optimizer states of one component on one device",
+    source=f"{REN}; Megatron-Core, optimizer/cpu_offloading (optimizer-offload-fraction)",
+).equals((1 - f_o) * held_states, "But for the share that lies on the host.")
 
 steps = bytes_of_component(
     "memory.optimizer.steps",

@@ -348,25 +348,21 @@ optimizer = seconds(
     attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
 )
-optimizer.where(zero=0, offload_optimizer=False).equals(
-    max_over_stages(trained * update) / (W * e_mem) + orthogonal + momentum,
-    "The update of all parameters that the device holds, and the optimizer's products.",
-)
-optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
-    max_over_stages(trained * update / state_ranks) / (W * e_mem) + orthogonal + momentum,
-    "As without sharding, for the part that the device keeps, and the momentum that it gathers.",
-)
+_ways = {0: 1, (1, 2, 3): state_ranks}
+for _zero, _owners in _ways.items():
+    optimizer.where(zero=_zero, host_update=False).equals(
+        max_over_stages(trained * update / _owners) / (W * e_mem) + orthogonal + momentum,
+        "The update of all parameters that the device owns, the optimizer's products, and the "
+        "momentum that it gathers.",
+    )
 
-#: Seconds for each parameter that a device owns.
-_on_host = (k_g + k_c) / B_host + _once * minimum(n, n_host) / B_dram
-optimizer.by(f"{REN}, section 4", zero=0, offload_optimizer=True, optimizer=NO_PRODUCTS).equals(
-    max_over_stages(trained * _on_host),
-    "Gradients go to the host and weights come back; there weights, master weights and states are "
-    "read and written, gradients read, at the rate of its memory, which the devices share.",
-)
-optimizer.by(
-    f"{REN}, section 4", zero=(1, 2, 3), offload_optimizer=True, optimizer=NO_PRODUCTS
-).equals(
-    max_over_stages(trained * _on_host / state_ranks),
-    "As without sharding, for the part that the device keeps.",
-)
+#: Seconds for each parameter that a device owns, but for what lies on the host anyway.
+_sent = ((1 - f_g) * k_g + (1 - f_w) * k_c) / B_host
+_on_host = _sent + _once * minimum(n, n_host) / B_dram
+for _zero, _owners in _ways.items():
+    optimizer.by(f"{REN}, section 4", zero=_zero, host_update=True, optimizer=NO_PRODUCTS).equals(
+        max_over_stages(trained * (f_o * _on_host + (1 - f_o) * update / (W * e_mem)) / _owners),
+        "Gradients go to the host and weights come back; there weights, master weights and states "
+        "are read and written, gradients read, at the rate of its memory, which the devices "
+        "share. The device updates the others.",
+    )

@@ -7,11 +7,18 @@ from planner.book.formulas.layout import (
     micro_batches,
     routed,
     sequence_ranks,
+    state_ranks,
     tokens,
     vocabulary,
 )
 from planner.book.formulas.memory_activations import kept_layer
-from planner.book.formulas.memory_states import STILL, device_parameters, frozen, trained
+from planner.book.formulas.memory_states import (
+    STILL,
+    device_parameters,
+    frozen,
+    held_weights,
+    trained,
+)
 from planner.book.formulas.network import (
     GATHERED,
     KERNELS,
@@ -539,14 +546,39 @@ gathers.by(
 
 # -- host memory -------------------------------------------------------------------------------
 
+INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857)"
 offload = seconds_of_part(
     "time.part.offload",
     "t_off",
-    "activations of a layer on their way to the host and back",
-    attribution="offloading activations",
-    source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
+    "a layer's activations, weights and gradients on their way to the host and back",
+    attribution="offloading",
+    source=f"{INFINITY}, section 5.1.2",
 )
 offload.where(offload=False).equals(0, "They stay on the device.")
+
+of_link = partial(seconds_of_part, source=f"{INFINITY}; PyTorch, CPUOffloadPolicy")
+fetch = of_link(
+    "time.part.fetch", "t_fet", "a layer's weights on their way from the host, for one pass"
+).equals(f_w * Sum(held_weights, "component") / B_host, "The device's shard of them.")
+away = of_link(
+    "time.part.offload.away", "t_off^F", "copies to and from the host beside the forward pass"
+).equals(
+    maximum(f_off * kept_layer / B_host, fetch),
+    "Activations leave, weights arrive; the link has its rate in each direction.",
+)
+back = of_link(
+    "time.part.offload.back", "t_off^B", "copies to and from the host beside the backward pass"
+)
+_leave = f_g * k_g * Sum(trained / state_ranks, "component") / B_host
+for _again, _fetched, _why in (
+    ({"reshard": True, "fixed": False}, fetch, "and weights once more"),
+    ({"reshard": False, "fixed": False}, 0, "weights are still there"),
+    ({"fixed": True}, 0, "weights need no second pass"),
+):
+    back.where(**_again).equals(
+        maximum(f_off * kept_layer / B_host + _fetched, _leave),
+        f"Activations return, {_why}; gradients leave.",
+    )
 
 # -- a layer -----------------------------------------------------------------------------------
 
@@ -623,13 +655,6 @@ busy = seconds_of_part(
     "One pass after the other.",
 )
 
-ways = seconds_of_part(
-    "time.part.offload.ways",
-    r"t_off'",
-    "the ways of a layer's activations to the host and back",
-    source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
-).equals(2 * f_off * kept_layer / B_host, "Out and back, each at the rate of the host's link.")
-
 part = seconds_of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
 )
@@ -640,9 +665,9 @@ kept_part = seconds_of_part(
     source=CALIBRATED,
 )
 offload.where(offload=True).equals(
-    maximum(0, ways / 2 - busy_forward) + maximum(0, ways / 2 - busy_backward),
-    "They leave beside the forward pass and return beside the backward pass, whichever of device "
-    "and host is at work: what takes longer than the pass shows.",
+    maximum(0, away - busy_forward) + maximum(0, back - busy_backward),
+    "They travel beside the forward and the backward pass, whichever of device and host is at "
+    "work: what takes longer than the pass shows.",
 )
 part.equals(
     busy + gathers - (1 - c_ov) * minimum(gathers, busy) + offload,
@@ -653,6 +678,6 @@ _busy = busy_forward + busy_kept
 _kept = _busy + gathers - (1 - c_ov) * minimum(gathers, _busy)
 for _away, _shows in (
     (False, 0),
-    (True, maximum(0, ways / 2 - busy_forward) + maximum(0, ways / 2 - busy_kept)),
+    (True, maximum(0, away - busy_forward) + maximum(0, back - busy_kept)),
 ):
     kept_part.where(offload=_away).equals(_kept + _shows, "As a layer that is computed again.")

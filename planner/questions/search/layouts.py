@@ -109,6 +109,10 @@ class Space:
         self.stages, self.recompute = (
             self.options.get(key, ROW[key].values) for key in layout.AXES
         )
+        #: Whether layers are fetched from the host, as ZeRO-3 alone does, also on one device.
+        self.fetched = plan.get("training.offload.parameters") > 0
+        if self.fetched:
+            self.stages = (3,)
         # Which layouts are valid depends on the model, on the plan's layout, training and memory,
         # on the number of devices and on how many a link joins, not on the type of device.
         document = plan.document.data
@@ -403,9 +407,9 @@ class Space:
     @cached_property
     def alone(self) -> tuple[bool, ...]:
         """For each combination of degrees, whether no two devices hold the same weights; then ZeRO
-        has nothing to shard, and all stages equal stage 0."""
+        has nothing to shard, and all stages equal stage 0 unless layers are fetched."""
         copies = ((d.named["context"], *self.derive_sizes(d).values()) for d in self.degrees)
-        return tuple(math.prod(several) == 1 for several in copies)
+        return tuple(math.prod(several) == 1 and not self.fetched for several in copies)
 
     @property
     def zero(self) -> tuple[int, ...]:

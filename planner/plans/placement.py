@@ -1,0 +1,46 @@
+"""Where the states of a run lie: shares of them in the host's memory, and when gradients leave."""
+
+from __future__ import annotations
+
+from planner.base.display import format_flow
+from planner.plans.document import Draft
+from planner.plans.kernels import load_profile
+
+STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
+PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
+
+
+def fill_shares(draft: Draft) -> None:
+    """Set the shares of weights, gradients and optimizer states on the host: those that are given,
+    else as much as the update of the weights there needs; check that they agree."""
+    shares, needed, why = draft.data["training"]["offload"], False, "none without training.offload"
+    for key, because in (
+        (PARAMETERS, "weights on the host are updated there"),
+        (GRADIENTS, "gradients on the host are used there"),
+        (OPTIMIZER, ""),
+    ):
+        name = key.rpartition(".")[2]
+        share = draft.default(key, needed, why)
+        if share < needed:
+            draft.fault(key, f"{format_flow(share)}, but {why}", f"{name}: true")
+        if key != GRADIENTS:
+            shares[name] = share * 1
+        needed, why = share > 0, because
+
+
+def check_step(draft: Draft) -> None:
+    """Check that gradients can leave one by one, to the update or to the host."""
+    training = draft.get("training")
+    within, away = training["optimizer_step"] == "in-backward", draft.get(GRADIENTS)
+    if not (within or away):
+        return
+    key, otherwise = PARAMETERS if draft.get(PARAMETERS) else GRADIENTS, "false"
+    if within:
+        key, otherwise = STEP, "whole"
+    if training["mode"] != "train":
+        draft.fault(key, "nothing is trained in inference", otherwise)
+    elif draft.get("model.layers") is None:
+        draft.fault(key, "the model has no layers yet", f"a model of known shape, or {otherwise}")
+    elif load_profile(training["implementation"])["gradients"] == "persistent":
+        wrong = f"{training['implementation']} keeps all gradients in one buffer"
+        draft.fault(key, wrong, f"implementation: pytorch, or {otherwise}")
