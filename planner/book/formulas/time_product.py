@@ -116,10 +116,18 @@ rows_summed = width(
     r"\hat M_x",
     "rows of a product as kernels run them where they are summed over",
 )
-for _width, _plain in ((columns, N_x), (depth, K_x), (rows_summed, rows)):
-    _as = "As a depth: the weight's gradient sums over the rows." if _width is rows_summed else ""
-    _width.where(systolic=False).equals(loaded(_plain), _as or _LOADED)
-    _width.by(SYSTOLIC, systolic=True).equals(padded(_plain), _as or "As if it filled arrays.")
+for _width, _plain in ((columns, N_x), (depth, K_x)):
+    _width.where(systolic=False).equals(loaded(_plain), _LOADED)
+    _width.by(SYSTOLIC, systolic=True).equals(padded(_plain), "As if it filled arrays.")
+#: Rows of an expert's share of the tiles in which one expert ends and the next begins.
+_shared_tiles = 128 * n_prog * (count - 1) / count
+_SUMMED = "As a depth: the weight's gradient sums over the rows"
+rows_summed.where(systolic=False).equals(loaded(rows), f"{_SUMMED}.")
+rows_summed.by(SYSTOLIC, systolic=True, split=APART).equals(padded(rows), f"{_SUMMED}.")
+rows_summed.by(GROUPS, systolic=True, split="experts").equals(
+    padded(rows) + _shared_tiles,
+    f"{_SUMMED}; a tile of 128 in which an expert ends and the next begins is summed for both.",
+)
 
 rate = of_product(
     "time.product.rate",
@@ -163,13 +171,8 @@ def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
     waste.where(tiles=False, systolic=False).equals(
         1, "How the device cuts products is not known: nothing is wasted."
     )
-    waste.where(tiles=False, systolic=True, split=APART).equals(
+    return waste.where(tiles=False, systolic=True, split=APART).equals(
         1, "Rows stream through the arrays; their widths are padded already."
-    )
-    return waste.by(GROUPS, tiles=False, systolic=True, split="experts").equals(
-        1 + 128 * n_prog * (count - 1) / (rows * count),
-        "Rows of all experts follow one another in tiles of 128; one in which an expert ends and "
-        "the next begins is worked off for both.",
     )
 
 
@@ -179,6 +182,14 @@ WEIGHT = (depth, columns, rows_summed)
 waste_forward = _waste("forward", "q_x", "tiles and waves, forward", FORWARD)
 waste_input = _waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
 waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
+_GROUPED = {"tiles": False, "systolic": True, "split": "experts"}
+for _streamed in (waste_forward, waste_input):
+    _streamed.by(GROUPS, **_GROUPED).equals(
+        1 + _shared_tiles / rows,
+        "Rows of all experts follow one another in tiles of 128; one in which an expert ends and "
+        "the next begins is worked off for both.",
+    )
+waste_weight.where(**_GROUPED).equals(1, "The rows that are summed over have the shared tiles.")
 
 # -- time --------------------------------------------------------------------------------------
 
