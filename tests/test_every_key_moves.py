@@ -46,6 +46,7 @@ ELSEWHERE: dict[str, str] = {
     "time.efficiency.alignment_8": "tests/book/test_laws_time.py",
     "training.distributed_optimizer": "tests/test_every_option.py",  # sets parallelism.zero to 1
     "training.schedule.": "tests/plans/test_schedules.py",  # a table of passes
+    "training.stack": "tests/documents/test_stacks.py",  # sets other keys
 }
 #: What a key, or what begins so, needs beside it, where no layout of ``ASKED`` has it.
 SMALL = {

@@ -254,6 +254,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     from planner.documents import quick, schema_files
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
+    from planner.results.inputs import list_reasons
 
     text = " ".join(options.text)
     if len(texts := quick.split_alternatives(text)) > 1:
@@ -276,7 +277,8 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     result = _find_answer(result)
     if not asked.answers:
         lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
-    lead += [f"Assumed: {quick.list_assumptions(document, result.plan.get, result.plan.derived)}"]
+    assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
+    lead += [f"Assumed: {assumed}"]
     corrected, (ignored, *without) = quick.correct_spelling(text)[1], quick.list_ignored(text)
     notes = document.plain().get("notes")
     lead = [*([f"Note: {notes}"] if notes else []), *_list_left_out(*without), *lead]
@@ -328,6 +330,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     from planner.documents import quick
     from planner.questions import loading
     from planner.questions.plan_questions import evaluate
+    from planner.results.inputs import list_reasons
     from planner.review import diff, writing
 
     answers, lead, results, reports = [], [], [], []
@@ -339,7 +342,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     for text, side in zip(texts, sides, strict=True):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
-        assumed = quick.list_assumptions(document, result.plan.get, result.plan.derived)
+        assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
         said = f"{' '.join(text.split())}; assumed: {assumed}"
         lead.append(fill(said, 80, subsequent_indent="  "))
         solved = result.questions.answers

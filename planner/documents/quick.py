@@ -1272,8 +1272,8 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
         alone = not any(key.startswith("parallelism.") for key in said)
         opened = ("parallelism", "auto") if alone else ("parallelism.auto", True)
         said = {opened[0]: Said(opened[1], start), **said}
-    elif launcher is not None:
-        said["training.implementation"] = launcher
+    if launcher is not None:
+        said["training.stack"] = launcher
     if "cluster" in said and any(key.startswith("cluster.") for key in said):
         said["cluster.extends"] = said.pop("cluster")
     for key, (value, place, why) in said.items():

@@ -24,6 +24,7 @@ FOLDERS = {
     "cluster": "clusters",
     "accelerator": "accelerators",
     "schedule": "schedules",
+    "stack": "stacks",
 }
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {
@@ -59,7 +60,7 @@ def read_document(path: str | Path, origin: Origin | None = None) -> Node:
     return root
 
 
-def _read_shipped(path: Path, origin: Origin) -> Node:
+def read_shipped(path: Path, origin: Origin) -> Node:
     """Read a built-in document; its tree is cached until the file changes."""
     if files.is_recording():
         return read_document(path, origin)
@@ -249,7 +250,7 @@ class Resolver:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        root = read_document(path) if origin is None else _read_shipped(path, origin)
+        root = read_document(path) if origin is None else read_shipped(path, origin)
         found = self.extend_node(root, kind, (*chain, full))
         return replace(found, reference=path.stem if shipped else str(node.value))
 
@@ -289,7 +290,7 @@ class Resolver:
         if self.defaults is not None and kind == "cluster" and "provider" in entries:
             ours = self.defaults.cluster.values()  # of which the price is no longer asked
             kept = {k: v for k, v in kept.items() if k not in PRICES or v not in ours}
-        return replace(node, value=_merge_nodes(kept, entries), reference=base.reference)
+        return replace(node, value=merge_nodes(kept, entries), reference=base.reference)
 
     def add_defaults(
         self, node: Node, entries: dict[str, Node], kind: str, chain: tuple[Path, ...]
@@ -307,16 +308,16 @@ class Resolver:
             return entries
         shipped = node.origin.kind == "preset"
         if kind == "accelerator" and shipped and chain:
-            return _merge_nodes(entries, dict(self.defaults.rates.get(chain[-1].stem, {})))
+            return merge_nodes(entries, dict(self.defaults.rates.get(chain[-1].stem, {})))
         if kind != "cluster":
             return entries
         ours = dict(self.defaults.cluster)
         if shipped:
             kept = {k: v for k, v in entries.items() if k not in PRICES or "provider" not in ours}
-            return _merge_nodes(kept, ours)
+            return merge_nodes(kept, ours)
         if "provider" in entries:
             ours = {key: value for key, value in ours.items() if key not in PRICES}
-        return _merge_nodes(ours, entries)
+        return merge_nodes(ours, entries)
 
     def resolve_names(
         self,
@@ -399,17 +400,18 @@ class Resolver:
         return replace(found, key_place=node.key_place)
 
 
-def _merge_nodes(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
-    """Merge mappings key by key; other values are replaced, and a null removes the key."""
+def merge_nodes(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
+    """Merge mappings key by key; other values are replaced, and a null removes the key, which a
+    stack may do where there is none."""
     merged = dict(parent)
     for key, node in child.items():
         below = parent.get(key)
-        if node.value is None and below:
-            del merged[key]
+        if node.value is None and (below or node.origin.kind == "stack"):
+            merged.pop(key, None)
         elif below and isinstance(below.value, dict) and isinstance(node.value, dict):
             merged[key] = replace(
                 node,
-                value=_merge_nodes(below.value, node.value),
+                value=merge_nodes(below.value, node.value),
                 reference=node.reference or below.reference,
             )
         else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import aliases, yaml_nodes
+from planner.documents import aliases, stacks, yaml_nodes
 from planner.documents.references import (
     FOLDERS,
     REFERENCES,
@@ -269,4 +269,10 @@ def load(
     if changes:
         root = replace(resolver, again=True).extend_node(root, kind, chain)
     root = resolver.resolve_names(root, kind, ())
+    if kind == "plan":
+        try:
+            root = stacks.merge_stack(root, resolver)
+        except PlanError as error:
+            if further := resolver.record_faults(("training", "stack"), error):
+                raise PlanError(further) from None
     return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name, defaults)

@@ -12,7 +12,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError, format_divisors, nearest
 from planner.book.quantity import BOOK, Book
-from planner.documents import aliases, schema, source
+from planner.documents import aliases, schema, source, stacks
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, kernels, pipeline, placement, schedules
@@ -40,7 +40,7 @@ def set_auto_layout(document: source.Document) -> source.Document:
     model of known shape on several devices."""
     data = document.data
     training, model = data["training"], data["model"]
-    said = document.find_origin(("parallelism",)).kind != "default" or any(
+    said = document.find_origin(("parallelism",)).kind not in ("default", stacks.KIND) or any(
         document.has_value(("training", key)) for key in _OF_LAYOUT
     )
     alone = data["cluster"]["devices"] == 1
@@ -263,7 +263,8 @@ def _check_choices(draft: Draft) -> None:
     elif stage and not given:
         wrong = f"false contradicts parallelism.zero {stage}"
         draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0")
-    if stage != 3 and draft.get("memory.live_parameters"):
+    ours = draft.document.find_origin(("memory", "live_parameters")).kind == stacks.KIND
+    if stage != 3 and draft.get("memory.live_parameters") and not ours:
         wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _set_offload(draft)
@@ -294,6 +295,13 @@ def _set_offload(draft: Draft) -> None:
         of_layers = Fraction(away, layers)
         if draft.default(share, of_layers, "training.offload.layers of model.layers") != of_layers:
             draft.fault(key, f"{share} contradicts {away} of {layers}", "one of the two")
+
+
+def _check_stack(draft: Draft) -> None:
+    """Check that the stack can run what the plan asks of it."""
+    if (stack := draft.get("training.stack")) is not None:
+        for key, wrong, allowed in stacks.iter_faults(stack, draft.get):
+            draft.fault(key, wrong, allowed)
 
 
 def _check_positions(draft: Draft) -> None:
@@ -436,6 +444,7 @@ CROSS_CHECKS = (
     _set_choices,
     _set_lengths,
     _check_choices,
+    _check_stack,
     _check_positions,
     _derive_sizes,
 )  # they need no other step

@@ -97,7 +97,7 @@ def complete_document(document: Document) -> Plan:
 
 
 #: The kinds of documents, in the order in which they are tested.
-_KINDS = ("study", "schedule", "plan", "accelerator", "cluster", "model")
+_KINDS = ("study", "schedule", "stack", "plan", "accelerator", "cluster", "model")
 
 
 def find_doc_type(keys: Collection[str]) -> str:
@@ -124,6 +124,7 @@ _USES = {
     "plan": "plan.py {0} evaluates it",
     "study": "plan.py sweep {0} evaluates it",
     "schedule": "a plan names it as training.schedule",
+    "stack": "a plan names it as training.stack",
     "accelerator": "a cluster names it as accelerator",
     "cluster": "a plan names it as cluster",
     "model": "plan.py {0} prints its sizes; a plan names it as model",

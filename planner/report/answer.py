@@ -16,6 +16,7 @@ from planner.base import numbers
 from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.base.sandbox import Record, computed_field
+from planner.documents import stacks
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
@@ -293,6 +294,8 @@ class Overview(Record):
         optimizer = "" if self._serves else f", {clean(get('training.optimizer'))}"
         pieces.append(("", clean(get("training.precision")), optimizer))
         if not self._serves:
+            if stack := get("training.stack"):
+                pieces.append(("", clean(stacks.load_stack(stack)["name"]), ""))
             pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
         degrees = list(pick_shown(get))
         divided = [

@@ -44,6 +44,12 @@ def list_inputs(plan: Plan) -> list[Input]:
     return found
 
 
+def list_reasons(plan: Plan) -> dict[str, str]:
+    """Map keys whose values follow from others, or from the stack, to why they have them."""
+    every = list_inputs(plan)
+    return {one.key: one.origin for one in every if one.kind in ("derived", "stack")}
+
+
 def _yield_leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     """Yield the path and the value of every scalar and list that is set."""
     if isinstance(node, Mapping):

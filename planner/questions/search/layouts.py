@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import cache_last
+from planner.documents import stacks
 from planner.documents.source import change_keys
 from planner.engine import instance
 from planner.plans import layout, pipeline
@@ -85,7 +86,9 @@ class Space:
         varied: Mapping[str, Any] | None = None,
     ) -> None:
         self.varied = varied or {}
-        self.options = {key: tuple(values) for key, values in (options or {}).items()}
+        limits = stacks.find_choices(plan.get("training.stack"))
+        runs = {key: values for key, values in limits.items() if key in KEYS}
+        self.options = {key: tuple(values) for key, values in {**runs, **(options or {})}.items()}
         self.launcher = None if launcher is None else Launcher(plan, launcher)
         self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can distinguish
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full

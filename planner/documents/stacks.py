@@ -1,0 +1,129 @@
+"""Stacks: what a framework of some month sets where a plan says nothing.
+
+A stack is a document in presets/stacks. It lists releases with the month of each, the keys of a
+plan that each decides, and their sources. ``training.stack: NAME`` takes all of them,
+``NAME@YEAR-MONTH`` those up to that month; a later release overrides an earlier one, both override
+the stack that theirs ``extends``, and the plan overrides all. What a stack cannot run is listed
+with it, and refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources
+from planner.base.errors import Fault, PlanError
+from planner.documents.references import Resolver, merge_nodes, read_shipped
+from planner.documents.yaml_nodes import Node, Origin
+
+#: Of nodes that a stack decided.
+KIND = "stack"
+#: In the place of values: any.
+GIVEN = "given"
+#: Behind every month of a release; behind the end of every limit.
+NEWEST, FOREVER = "9999-12", "9999-99"
+_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+
+
+@cache
+def load_stack(text: str) -> Mapping[str, Any]:
+    """Load the document of a stack as it is in a month; its ``name`` has the last release until
+    then, its ``limits`` those that hold then, also of what it ``extends``.
+
+    Args:
+        text: its name, or ``NAME@YEAR-MONTH``.
+    """
+    name, _, asked = text.partition("@")
+    month = asked or NEWEST
+    stack: Mapping[str, Any] = resources.load_preset(f"stacks/{name}")
+    inherited = load_stack(f"{stack['extends']}@{month}")["limits"] if "extends" in stack else ()
+    limits = [one for one in stack.get("limits", ()) if month < one.get("until", FOREVER)]
+    versions = [one["version"] for one in stack["releases"] if one["since"] <= month]
+    return {**stack, "name": f"{stack['name']} {versions[-1]}", "limits": (*inherited, *limits)}
+
+
+def merge_stack(root: Node, resolver: Resolver) -> Node:
+    """Merge a plan over what its stack sets; a plan without one stays as it is.
+
+    Raises:
+        PlanError: an unknown stack, no month, or one before the first release.
+    """
+    asked = _find_node(root, "training.stack")
+    if asked is None or not isinstance(asked.value, str):
+        return root
+    name, at, month = asked.value.partition("@")
+    path, shipped = resolver.locate_name(replace(asked, value=name), KIND)
+    if not shipped:
+        raise PlanError(Fault(f"'{name}' is a file", asked.place, "a name of plan.py list stacks"))
+    if at and not _MONTH.fullmatch(month):
+        raise PlanError(Fault(f"'{month}' is not a month", asked.place, f"{path.stem}@2026-06"))
+    if at and month < (first := load_stack(path.stem)["releases"][0]["since"]):
+        wrong = f"{path.stem} begins in {first}"
+        raise PlanError(Fault(wrong, asked.place, f"{path.stem}@{first} or later"))
+    own, entries = _get_entries(root), dict[str, Node]()
+    for release in _iter_releases(path, month or NEWEST):
+        if _holds(replace(root, value=merge_nodes(entries, own)), release):
+            entries = merge_nodes(entries, _get_entries(_find_node(release, "plan")))
+    full = replace(asked, value=path.stem + at + month)  # where an alias was typed
+    training = replace(own["training"], value={**_get_entries(own["training"]), "stack": full})
+    return replace(root, value=merge_nodes(entries, {**own, "training": training}))
+
+
+def find_choices(text: str | None) -> dict[str, Sequence[Any]]:
+    """Return the values that a stack runs in every plan, by dotted key; none without a stack."""
+    limits = () if text is None else load_stack(text)["limits"]
+    return {limit["key"]: limit["values"] for limit in limits if "where" not in limit}
+
+
+def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what a plan asks of its stack that it cannot run: key, message, what is allowed.
+
+    Args:
+        text: the stack, as ``training.stack`` has it.
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    stack = load_stack(text)
+    for limit in stack["limits"]:
+        key, values = limit["key"], limit["values"]
+        held = all(get(other) in wanted for other, wanted in limit.get("where", {}).items())
+        if held and get(key) is not None and get(key) not in values:
+            wrong = f"{key.rpartition('.')[2]} {get(key)} under {stack['name']}: {limit['why']}"
+            yield key, wrong, ", ".join(str(value) for value in values)
+
+
+def _iter_releases(path: Path, month: str) -> Iterator[Node]:
+    """Yield the releases of a stack up to a month, after those of the stack that it extends."""
+    root = read_shipped(path, Origin(KIND, f"stack {path.stem}"))
+    if base := _find_node(root, "extends"):
+        yield from _iter_releases(path.with_stem(str(base.value)), month)
+    for _, release in _get_entries(root)["releases"].iter_children():
+        if str(_get_entries(release)["since"].value) <= month:
+            yield release
+
+
+def _holds(root: Node, release: Node) -> bool:
+    """Return whether a plan states what a release is for: values, or any, by dotted key."""
+    for key, node in _get_entries(_find_node(release, "where")).items():
+        found = _find_node(root, key)
+        wanted = node.plain()
+        if found is None or (wanted != GIVEN and found.value not in wanted):
+            return False
+    return True
+
+
+def _find_node(root: Node, dotted: str) -> Node | None:
+    """Return the node of a dotted key, None where there is none."""
+    found: Node | None = root
+    for step in dotted.split("."):
+        found = _get_entries(found).get(step)
+    return found
+
+
+def _get_entries(node: Node | None) -> dict[str, Node]:
+    """Return the entries of a mapping, none of anything else."""
+    return node.value if node is not None and isinstance(node.value, dict) else {}

@@ -1,0 +1,46 @@
+"""Stacks (presets/stacks): every release makes a valid plan, and the plan's own keys come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.documents import stacks
+from planner.documents.source import preset_names
+from planner.plans.document import Plan
+from planner.questions import loading
+
+RUN = {"tokens": "1B", "sequence_length": 2048, "global_batch": 8, "micro_batch": 1}
+RELEASES = [
+    (name, release)
+    for name in preset_names("stack")
+    for release in stacks.load_stack(name)["releases"]
+]
+
+
+def _load(stack: str, **keys: object) -> Plan:
+    plan = {"model": "llama3-8b", "cluster": "8 x h100", "training": {**RUN, "stack": stack}}
+    return loading.load(plan, {key.replace("__", "."): value for key, value in keys.items()})
+
+
+@pytest.mark.parametrize("name, release", RELEASES)
+def test_a_release_sets_keys_where_the_plan_does_not(name: str, release: dict) -> None:
+    """Each key of a release is a plan's, and a plan that gives it keeps its own."""
+    given = {"training.lora": {"rank": 8}}
+    where = {
+        key: given[key] if values == stacks.GIVEN else values[0]
+        for key, values in release.get("where", {}).items()
+    }
+    stack = f"{name}@{release['since']}"
+    assert _load(stack, **where).get("training.stack") == stack
+    assert (
+        _load(stack, training__implementation="litgpt").get("training.implementation") == "litgpt"
+    )
+
+
+def test_months_choose_releases() -> None:
+    kernels = [
+        _load(f"transformers-trainer@{month}").get("training.optimizer_kernel")
+        for month in ("2023-06", "2024-01", "2025-09")
+    ]
+    assert kernels == ["loop", "foreach", "fused"]
+    assert _load("torchtune").get("parallelism.zero") in (0, 3)
