@@ -123,7 +123,8 @@ def import_file(
         found = launch.read_launch(text, source, place, function)
     names = f"{source} file", source
     if plan:
-        return _write_document(found.document, found.came_from, "plan", names, found.said, place)
+        document = launch.add_stack(found.document, source)
+        return _write_document(document, found.came_from, "plan", names, found.said, place)
     model = found.document["model"]
     model = {"extends": model} if isinstance(model, str) else model
     return _write_document(model, {}, "model", names, (), place)

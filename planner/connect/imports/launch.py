@@ -211,6 +211,18 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     return LaunchPlan(document, [*open_, *lines], came_from)
 
 
+def add_stack(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Name the stack of a framework in a plan read from its file, if there is one and it runs what
+    the file says; keys of the file come before those of the stack."""
+    stack = aliases.find_preset("stack", name, source.preset_names("stack"))
+    named = {**document, "training": {"stack": stack, **document["training"]}}
+    try:
+        build_plan(schema.validate(source.load(named), "plan"))
+    except PlanError:
+        return document
+    return named
+
+
 def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
     """Read the keys of a file which was made of a plan, under the conditions of that plan.
 
