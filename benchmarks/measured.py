@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import units
 from planner.base.errors import PlanError
+from planner.base.resources import read_yaml
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
@@ -86,12 +87,14 @@ class Row(NamedTuple):
 
 
 def read(*files: Path) -> Iterator[Row]:
-    """The rows of files that are meant to be used."""
-    for file in files:
+    """The rows of files that are meant to be used. A table (.yaml) among them has the stack of
+    publications, by how their names begin, which decides what a row's plan does not."""
+    stacks = {k: v for one in files if one.suffix == ".yaml" for k, v in read_yaml(one).items()}
+    for file in (one for one in files if one.suffix != ".yaml"):
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if line.strip():
                 try:
-                    row = _row(json.loads(line))
+                    row = _row(_named(json.loads(line), stacks))
                 except (ValueError, KeyError) as problem:
                     raise SystemExit(f"{file}:{number}: no row of JSON lines: {problem}") from None
                 if row.use in ("yes", "offset"):
@@ -125,6 +128,15 @@ def _row(data: Mapping[str, Any]) -> Row:
         data.get("publication") or "",
         data.get("url") or "",
     )
+
+
+def _named(data: Record, stacks: Mapping[str, str]) -> Record:
+    """A row whose plan names the stack of its publication or source, if the table has one."""
+    names = (str(data.get("publication") or ""), data["source"])
+    fits = [one for one in stacks if any(name.startswith(one) for name in names)]
+    own = (data["plan"].get("training") or {}).get("stack")
+    stack = {"training.stack": own or stacks[max(fits, key=len)]} if fits else {}
+    return {**data, "plan": changed(data["plan"], stack)}
 
 
 def changed(document: Mapping[str, Any], change: Mapping[str, Any]) -> Document:

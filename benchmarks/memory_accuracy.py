@@ -227,9 +227,8 @@ def _upward(error: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
-    parser.add_argument(
-        "--runs", type=Path, default=[], action="append", help="measured runs (.jsonl)"
-    )
+    parser.add_argument("--runs", type=Path, default=[], action="append", help="(.jsonl)")
+    parser.add_argument("--stacks", type=Path, dest="runs", action="append", help="table of stacks")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")

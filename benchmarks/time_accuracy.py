@@ -73,9 +73,8 @@ def reasons(records: Iterable[Record]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--runs", type=Path, required=True, action="append", help="measured runs (.jsonl)"
-    )
+    parser.add_argument("--runs", type=Path, required=True, action="append", help="(.jsonl)")
+    parser.add_argument("--stacks", type=Path, dest="runs", action="append", help="table of stacks")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     parser.add_argument("--name", default=MARK, help="of the markers in the page")
