@@ -36,7 +36,7 @@ def _normalise_name(name: str) -> str:
     """Normalise the name of a model or device: lower case, without separators, publisher, and the
     prefixes and suffixes (such as `-hf`) that do not change what is meant."""
     publisher, slash, rest = name.rpartition("/")
-    if slash and publisher.casefold() in _list_publishers():
+    if slash and publisher.casefold() in list_publishers():
         name = rest
     words = [word for word in _BETWEEN.split(name.casefold()) if word]
     while len(words) > 1 and words[0] in _read_aliases("in_front"):
@@ -68,7 +68,7 @@ def find_hub_model(page: str) -> str | None:
 
 
 @cache
-def _list_publishers() -> frozenset[str]:
+def list_publishers() -> frozenset[str]:
     """List the publishers of built-in models on the Hub and those who mirror them."""
     owners = (name.partition("/")[0] for name in on_the_hub())
     return frozenset(map(str.casefold, (*owners, *_read_aliases("mirrors"))))

@@ -57,6 +57,7 @@ SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "unused", "show", "why")  # values of a phrase, none of the plan
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
+SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use", "notes")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
@@ -70,7 +71,7 @@ MARK, BARE = "\ue000", "\ue001"
 _NAME_BEGIN = re.compile(r"(?:(?<![A-Za-z])|(?<=\dx)|(?<=\dX))[A-Za-z]|(?<!\d)\d")
 _NAME_END = re.compile(r"(?![a-rt-wyz\d%$]|[.,]\d)", re.I)
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
-_SEPARATOR = re.compile(r"(?:[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+")
+_SEPARATOR = re.compile(r"(?:[-=]+>|[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+")
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
@@ -84,10 +85,11 @@ _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
 )
 #: Two numbers of one unit: `8-16 GPUs`, `$2 to $3`, `between 32 and 64`.
-_MANY = r"((?:\s?[kKmMbBtT](?![A-Za-z]))?)"
+_MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
-    rf"(?<![\w.])(?:(?:between|from)\s+)?(\$?)\s*({_NUMBER}){_MANY}"
-    rf"\s*(?:[-–—/]|to|or|and|vs\.?)\s*\$?\s*({_NUMBER}){_MANY}",
+    rf"(?<![\w.])(?:(?:between|from)\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
+    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:[-–—/]|to|or|and|vs\.?)\s*\$?\s*"
+    rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
 )
 #: Quantities that YAML reads as text without quotes.
@@ -220,53 +222,42 @@ def split_alternatives(text: str) -> list[str]:
     text, table = correct_spelling(text)[0], _load_phrases()
     compared = re.search(r"\b(compar\w+|difference)\b", text, re.I)
     words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
-    pieces = _join_families(_name_sizes(text, [*_list_splits(text)[0]]))
+    pieces = _name_sizes(text, [*_list_splits(text)[0]])
     for join in re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I):
         before = [one for one in pieces if one.end <= join.start()]
         after = [one for one in pieces if one.begin >= join.end()]
         kinds = [_map_kinds(before), _map_kinds(after)]
         shared = {*kinds[0]} & {*kinds[1]}
         differing = {kind for kind in shared if kinds[0][kind] != kinds[1][kind]}
-        if differing and all(len(of[kind]) == 1 for of in kinds for kind in differing):
-            sides = [
-                [one for one in side if differing & {*_map_kinds([one])}]
-                for side in (before, after)
-            ]
+        sides = [
+            [one for one in side if differing & {*_map_kinds([one])}] for side in (before, after)
+        ]
+        alike = {*_map_kinds(sides[0])} == {*_map_kinds(sides[1])}
+        if differing and alike and all(len(of[kind]) == 1 for of in kinds for kind in differing):
             without = Piece(join.start(), join.end(), None)
             return [_blank(text, [without, *side]) for side in sides[::-1]]
+    pairs = []
     for found in _RANGE.finditer(text):
-        sign, first, many, second, last = found.groups("")
-        each = (f"{sign}{first}{many or last}", f"{sign}{second}{last}")
+        sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
+        pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
+    for found in re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I):
+        pairs.append((found, found[1], found[2]))
+    for found, *each in pairs if not _is_plan(text) else ():
         texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
-        if not _is_plan(text) and all(map(_is_plan, texts)):
+        if all(map(_is_plan, texts)):
             return texts
     return [text]
-
-
-def _join_families(pieces: Iterable[Piece]) -> list[Piece]:
-    """Join each family of models with the size after it."""
-    joined: list[Piece] = []
-    for piece in pieces:
-        before = joined[-1] if joined else piece
-        if {*(before.values or ())} == {"family"} and "size" in (piece.values or ()):
-            joined[-1] = Piece(
-                before.begin, piece.end, {**(before.values or {}), **(piece.values or {})}
-            )
-        else:
-            joined.append(piece)
-    return joined
 
 
 def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     """Map what may be compared, a model, a device or another key, to its values in pieces."""
     found: dict[str, set[str]] = {}
-    for piece in pieces:
-        values = {key: one for key, one in (piece.values or {}).items() if key not in UNCOMPARED}
-        named = [f"{one}" for key, one in values.items() if key in NAMED]
-        values = {key: one for key, one in values.items() if key not in NAMED}
-        values |= {"model": " ".join(named)} if named else {}
-        for key, value in values.items():
-            found.setdefault(LENGTH if key == "length alone" else key, set()).add(str(value))
+    values = (one for piece in pieces for one in (piece.values or {}).items())
+    for key, value in values:
+        if key not in UNCOMPARED:
+            found.setdefault(SAME_KIND.get(key, key), set()).add(str(value))
+    if "model" in found:
+        found["model"] = {" ".join(sorted(found["model"]))}  # a family and its size are one
     return found
 
 
@@ -340,15 +331,13 @@ def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
 
 
 def _may_leave_out(words: str) -> bool:
-    """Decide whether words that are not understood may be left out of a plan: no numbers, no word
-    that turns the meaning of others, and none of a phrase or a key."""
-    table = _load_phrases()
-    refused = {*table["no names"].split(), *table["spelled"].split(), *table["words"]}
-    refused |= _collect_letters()
+    """Decide whether words that are not understood may be left out of a plan: no numbers, and no
+    word that turns the meaning of others."""
+    refused = {*_load_phrases()["no names"].split(), *_load_phrases()["words"]}
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", words.lower())
     return all(
         len(one) > 2 and re.sub("[.'’]", "", one).isalpha() and one not in refused for one in each
-    ) and not any(_match_key(one) for one in each)
+    )
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -437,7 +426,10 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         PlanError: what is missing, or may mean two things.
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
-    spent, trained = said.pop("flop", None), {"training.tokens", "each", "examples", "steps"}
+    spent, trained = (
+        said.pop("flop", None),
+        {"training.tokens", "each", "examples", "steps", "text"},
+    )
     named = any(key in NAMED or key.startswith("shape.") for key in said)
     if spent and not named and "largest-model" not in asked:
         asked, why = [*asked, "largest-model"], "a budget of compute asks for the model size"
@@ -537,25 +529,24 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     without, several = _load_phrases()["without devices"], said.pop("several", None)
     kind_only = _derive_devices(said)
     counted = {*without["counted"]} & {*asked} or "hours" in said or several
-    one = said.get("cluster.devices")
-    if counted and kind_only and one and one.why.startswith(ASSUMED):
-        many = _count_holding(said, one.value)
-        why = one.why if many == one.value else ASSUMED + without["why"]
-        said["cluster.devices"] = one._replace(value=many, why=why)
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and {"deadline", "budget", "money"} & said.keys():
         asked.append("fewest-devices" if "deadline" in said else "cheapest")
     elif asked == ["memory"]:
         said["cluster.devices"] = Said(1, Place(TEXT), ASSUMED + without["alone"])
+    one = said.get("cluster.devices")
     if {*without["found"]} & {*asked} and "cluster" not in said:
-        if "cluster.devices" in said and said["cluster.devices"].why:
+        if one and one.why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    elif counted and not {"cluster", "cluster.devices"} & said.keys():
+    elif counted and "cluster" not in said and (one is None or (kind_only and one.why)):
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-        if (count := _count_holding(said)) > said["cluster.devices"].value or several:
-            said["cluster.devices"] = Said(count, Place(TEXT), ASSUMED + without["why"])
+        least = said["cluster.devices"]
+        many = _count_holding(said, least.value)
+        if many != least.value or several:
+            why = ASSUMED + without["why"]
+            said["cluster.devices"] = least._replace(value=many, why=why)
 
 
 def _choose_model(said: dict[str, Said]) -> None:
@@ -671,6 +662,8 @@ def _choose_member(family: Said, size: Said | None) -> Said | None:
     near = [one for one in near if _read_version(one) == newest]
     near.sort(key=lambda one: one.count("-"))  # a text model before one with images
     if len(near) > 1 and near[0].count("-") == near[1].count("-"):
+        if family.value in _load_phrases()["plain_families"].split():
+            return None
         raise _ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
     alone = newest == () or re.search(r"\d", family.value)
     why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}"
@@ -934,7 +927,8 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     Raises:
         PlanError: numbers that contradict each other, or of which something is missing.
     """
-    bare, examples = said.pop("length alone", None), said.pop("examples", None)
+    bare, examples, pairs = (said.pop(key, None) for key in ("length alone", "examples", "pairs"))
+    examples = pairs._replace(value=2 * pairs.value) if pairs else examples
     if bare and LENGTH in said:
         raise _ask_for("bare", bare.place, bare.value // 1024)
     if bare:
@@ -948,10 +942,12 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     if (batch := said.pop("batch", None)) is not None:
         number, many = batch.value
         whole = int(number * (1024 if many == "k" else 1024**2 if many else 1))
-        if bool(many) == (whole < _load_phrases()["limits"]["tokens"]):
+        limits = _load_phrases()["limits"]
+        counted = many or whole >= limits["batch"]
+        if bool(counted) == (whole < limits["tokens"]):
             raise _ask_for("batch", batch.place, exact_text(whole))
-        said["batch_tokens" if many else BATCH] = batch._replace(value=whole)
-        if not many and (steps := said.get("training.gradient_accumulation")):
+        said["batch_tokens" if counted else BATCH] = batch._replace(value=whole)
+        if not counted and (steps := said.get("training.gradient_accumulation")):
             if "cluster.devices" in said and whole >= steps.value * said["cluster.devices"].value:
                 raise _ask_for("share", batch.place, whole)
             said["training.micro_batch"] = said.pop(BATCH)  # less than a sequence for each
@@ -981,6 +977,10 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         size = of.value if of else each
         why = f"{'' if of else ASSUMED}{examples.value} examples of {size} tokens"
         said["training.tokens"] = Said(examples.value * size, examples.place, why)
+    if text := said.pop("text", None):
+        size, why = _load_phrases()["assumptions"]["text"]
+        one = text._replace(value=int(Fraction(text.value) / size), why=ASSUMED + why)
+        said.setdefault("training.tokens", one)
     tokens = said.get("training.tokens")
     count = tokens and units.parse(str(tokens.value), "tokens")
     if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and stated):
@@ -994,8 +994,12 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
             raise _ask_for("number", times.place, "tokens", size * times.value)
         said.setdefault("training.tokens", Said(size * times.value, times.place, why))
     if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
-        if (tokens := said.get("training.tokens")) is None:
+        tokens = said.get("training.tokens")
+        if tokens is None and not tuned:
             raise _ask_for("epochs", epochs.place)
+        if tokens is None:
+            note = f"{epochs.value} epochs, of how many tokens is not said: not used"
+            return _add_note(said, epochs.place, note)
         whole = int(units.parse(str(tokens.value), "tokens") * epochs.value)
         why = f"{epochs.value} epochs of {tokens.why.removeprefix(ASSUMED) or tokens.value}"
         why = ASSUMED + why if tokens.why.startswith(ASSUMED) else why
@@ -1025,6 +1029,8 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     listed = source.load(extended, kind="accelerator").get("prices") or [] if kind else []
     most = 2 * max((units.parse(one["price"], "USD/h") for one in listed), default=0)
     if price and Fraction(price.value) > (most or _load_phrases()["limits"]["price"]):
+        many = said.get("cluster.devices")
+        each = each or (many if many and 1 < many.value <= 8 else None)
         if each is None:
             raise _ask_for("node price", price.place, price.value)
         price, whole = None, price
@@ -1134,7 +1140,7 @@ def _convert_rate(said: dict[str, Said], adapted: bool) -> None:
 def _find_data_alone(said: Mapping[str, Said]) -> Said | None:
     """Find what says that the data alone is split, not the model: FSDP, ZeRO-3, DDP."""
     found = said.get("data alone") or said.get("parallelism.zero")
-    return found if found and found.value in (True, 3) else None
+    return found if found and (found.value is True or found.value == 3) else None
 
 
 def _replicate_whole(said: dict[str, Said]) -> None:
@@ -1375,7 +1381,8 @@ def _is_harmless(word: str) -> bool:
 @cache
 def _list_harmless() -> frozenset[str]:
     """List the words that change no answer."""
-    return frozenset([*_load_phrases()["ignored"].split(), *_load_phrases()["fillers"].split()])
+    words = (*_load_phrases()["ignored"].split(), *_load_phrases()["fillers"].split())
+    return aliases.list_publishers().union(words)
 
 
 @cache
