@@ -353,7 +353,10 @@ def _compare_texts(texts: Sequence[str]) -> str:
         reports.append(report)
     found = diff.diff_results(texts[0], texts[1], reports[0], reports[1])
     lead = [*_list_left_out(*quick.list_ignored(texts[0])[1:]), *lead]
-    answers += [_format_asked(name, results, sides) for name in quick.list_asked(texts[0])]
+    timed = all(one.plan.get("training.tokens") for one in results)
+    usual = [] if answers else ["time.training_days" if timed else "verdict"]
+    asked = quick.list_asked(texts[0]) or usual
+    answers += [_format_asked(name, results, sides) for name in asked]
     return "\n".join([*answers, *lead, "", writing.format_diff(found)])
 
 

@@ -574,7 +574,10 @@ def _choose_model(said: dict[str, Said]) -> None:
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
         sparse, length = experts or active, said[LENGTH].value if LENGTH in said else 0
-        said["model"] = _choose_experts(size, active) if sparse else _choose_shape(size, length)
+        split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
+        said["model"] = (
+            _choose_experts(size, active) if sparse else _choose_shape(size, length, split)
+        )
         if named and "sparse" not in said["model"].why:
             shown = said["model"].why.removeprefix(ASSUMED) or "its size alone"
             family_known = named.value in _list_families()
@@ -588,6 +591,9 @@ def _choose_model(said: dict[str, Said]) -> None:
             said["model"] = said["model"]._replace(value=like, why=why)
         said["sized"] = size
         said |= {"used": active} if active else {}
+    if "model" in said and isinstance(like := said["model"].value, dict) and "extends" in like:
+        named_size = f"{size.value} " if size else ""
+        like.setdefault("name", f"{named_size}(shape: {like['extends']})".capitalize())
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
@@ -688,17 +694,22 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
 
-def _choose_shape(size: Said, length: int) -> Said:
-    """Choose the published dense model that reads a length and whose shape a size gets, with more
-    or fewer layers where it is not near; the size alone where all are much smaller or larger."""
+def _choose_shape(size: Said, length: int, split: int) -> Said:
+    """Choose the published dense model that reads a length, whose heads can be split, and whose
+    shape a size gets, with more or fewer layers where it is not near; the size alone where all are
+    much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
-    name = next(
+    heads = {name: resources.load_preset(f"models/{name}")["attention"]["heads"] for name in names}
+    near = sorted(names, key=lambda one: max(ratios[one], 1 / ratios[one]))
+    fitting = (
         one
-        for one in sorted(ratios, key=lambda one: max(ratios[one], 1 / ratios[one]))
+        for one in near
         if (_load_sizes()[one][3] or length) >= length
         or resources.load_preset(f"models/{one}").get("positions") != "learned"
+        if heads[one] % split == 0
     )
+    name = next(fitting, near[0])
     if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
         return Said({"parameters": size.value}, size.place)
     total = exact_text(_load_sizes()[name][1])
@@ -749,6 +760,8 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         wide, why = sizes.get("intermediate", fills), f"{why}; the feed-forward fills {size.value}"
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
+    of = f"{size.value} in " if size else ""
+    model["name"] = f"{of}{sizes['layers']} layers of {hidden} (shape: {name})"
     return Said(model, place, ASSUMED + why)
 
 

@@ -67,6 +67,8 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     assumed: dict[str, Any] = {}
     for key, node in leaves(document):
         (assumed if node.origin.text.startswith(quick.ASSUMED) else stated)[key] = node.plain()
+    if "model.name" not in row.get("assumed", {}):
+        assumed.pop("model.name", None)
     wanted = (
         {SHORT.get(k, k): v for k, v in row.get(of, {}).items()} for of in ("plan", "assumed")
     )

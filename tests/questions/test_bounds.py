@@ -64,8 +64,9 @@ def test_the_context_ends_where_the_model_was_trained() -> None:
     plan = loading.load(LLAMA)
     found = questions.ask(plan, "longest-context")
     assert found.holds is not None and found.holds.number == 4096
-    assert "The model was trained for 4,096 tokens; --unbounded goes further." in answers.text(
-        found
+    assert (
+        "The model was trained for 4,096 tokens; plan.py solve --unbounded goes further."
+        in answers.text(found)
     )
     further = questions.ask(plan, "longest-context", unbounded=True)
     assert further.holds is not None and further.holds.number > 4096

@@ -44,7 +44,7 @@ def bound_of(plan: Plan, key: str) -> tuple[int, str]:
     if not most:
         return 0, ""
     most = int(max(most, 0 if key in (*LAYOUTS, DAYS) else plan.get(key) or 0))
-    return most, f"{row['words'].format(exact_text(most))}; --unbounded goes further"
+    return most, f"{row['words'].format(exact_text(most))}; plan.py solve --unbounded goes further"
 
 
 def _compute_batch(plan: Plan, sequences: Any, exponent: Any, length: int) -> int:
