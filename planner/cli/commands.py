@@ -721,6 +721,20 @@ def _run_compare(options: argparse.Namespace) -> int:
     return OK
 
 
+@add_cmd("explain-oom")
+def _run_explain_oom(options: argparse.Namespace) -> str:
+    """Return why a run of a plan ran out of memory.
+
+    Raises:
+        PlanError: bad input, or not exactly one of a text and a snapshot.
+    """
+    from planner.report.out_of_memory import explain_failure
+
+    if (options.text is None) is (options.snapshot is None):
+        raise PlanError(Fault("one of --text FILE and --snapshot FILE is needed"))
+    return explain_failure(_load_plan(options), options.text, options.snapshot, options.format)
+
+
 @add_cmd("measure")
 def _run_measure(options: argparse.Namespace) -> int:
     """Measure this machine."""

@@ -74,9 +74,17 @@ class Advice(NamedTuple):
         return {"missing": self.missing, "decides": self.decides, "safer": safer}
 
 
-def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
-    """Return the ``most`` cheapest changes that make the plan safe; None if it is safe already, or
-    if a model given by its size only does not decide that."""
+def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
+    """Find the cheapest changes that make a plan safe.
+
+    Args:
+        plan: the plan.
+        most: how many changes to return.
+        lacking: bytes that a run of the plan lacked, which a change must free besides.
+
+    Returns:
+        None if the plan is safe already, or if a model given by its size only does not decide that.
+    """
     with suppress(PlanError):  # the hardware may lack what a prediction needs
         plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
     evaluation = Evaluation(instance.build(plan))
@@ -85,8 +93,9 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
         parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
     except Absent:
         return None
-    if headroom >= 0:
+    if headroom >= 0 and not lacking:
         return None
+    least = max(0.0, headroom + lacking)
     now = float(get_or_zero(SPEED, evaluation))
     found: list[Remedy] = []
     moves = [(move.frees, move) for move in list_moves() if move.frees is not None]
@@ -105,7 +114,7 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
             if trials < 0:
                 break
             remedy = _try_changes(evaluation, plan, changes, now, sum(rank for rank, _ in chosen))
-            if remedy is not None:
+            if remedy is not None and remedy.at_worst >= least:
                 found.append(remedy)
         if len(found) >= most:
             break
@@ -120,7 +129,7 @@ def find_fixes(plan: Plan, most: int = 3) -> Advice | None:
         )
     )
     decides = max(parts, key=lambda part: parts[part])
-    return Advice(-headroom, decides, tuple(found[:most]))
+    return Advice(least - headroom, decides, tuple(found[:most]))
 
 
 def _try_changes(

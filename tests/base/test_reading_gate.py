@@ -82,6 +82,8 @@ def lines(file: Path) -> list[list[str]]:
         ["report", plan, "--set", f"model={file}"],
         ["sweep", str(file), "-o", str(file.parent / "made.csv")],
         ["compare", plan, "--log", str(file)],
+        ["explain-oom", plan, "--text", str(file)],
+        ["explain-oom", plan, "--snapshot", str(file)],
         ["calibrate", plan, "--log", str(file)],
         ["import", str(file)],
         ["import", str(file), "--from", "megatron"],

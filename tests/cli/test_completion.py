@@ -53,7 +53,7 @@ def asked(line: str, cwd: Path) -> set[str]:
 
 #: A line, and what is offered at its end.
 LINES = [
-    ("trainplan exp", {"explain", "export"}),
+    ("trainplan exp", {"explain", "explain-oom", "export"}),
     ("trainplan export --to d", {"deepspeed"}),
     ("trainplan export plan.yaml --to d", {"deepspeed"}),
     ("trainplan explain plan.yaml parameters.non", {"parameters.non_embedding"}),

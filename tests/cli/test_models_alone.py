@@ -40,6 +40,7 @@ TAKE_A_PLAN: dict[str, list[str]] = {
     "diff": ["llama70b_h100x1024"],
     "export": ["--to", "megatron"],
     "compare": ["--step-time", "1s"],
+    "explain-oom": ["--text", "-"],
 }
 
 

@@ -148,6 +148,8 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
     for words in (
         ("report", small, "-o", tmp_path / "a.html"),
         ("compare", small, "--step-time", "1s", "-o", tmp_path / "b.md", "-o", tmp_path / "b.html"),
+        ("explain-oom", small, "--text", ROOT / "tests/data/logs/out_of_memory.log", "--format",
+         "md"),
         ("search", small, "-o", tmp_path / "c.md", "-o", tmp_path / "c.html"),
         ("sweep", study, "-o", tmp_path / "d.csv", "-o", tmp_path / "d.md",
          "-o", tmp_path / "d.html"),

@@ -1,0 +1,229 @@
+"""A request for memory that failed, beside the plan: the tensor that it was for, where the memory
+went that the plan did not count on, and the changes that free enough."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from planner.base import numbers
+from planner.base.display import as_json, columns, one_line
+from planner.base.errors import Fault, PlanError
+from planner.connect.causes import explain_gap
+from planner.connect.out_of_memory import ROWS, Failure, read_failures, read_snapshot
+from planner.plans.document import Plan
+from planner.report.answer import format_changes
+from planner.report.elements import Table
+from planner.report.report import render_md
+from planner.results.allocations import Allocation, list_allocations
+from planner.results.improvements import find_fixes
+from planner.results.result import Result, evaluate_plan
+
+#: Rows of a table and further failures that are printed at most.
+MOST = 5
+#: Bytes: the unit of blocks; up to SMALL, PyTorch asks the device for one SEGMENT, below LARGE for
+#: ten of them, else for a multiple (c10/cuda/CUDACachingAllocator.cpp).
+UNIT, SMALL, LARGE, SEGMENT = 512, 2**20, 10 * 2**20, 2 * 2**20
+#: Columns that only data have.
+DATA = ("rank", "quantity", "born", "set")
+
+#: A row of a table, by column; or a tree of plain data.
+Row = dict[str, Any]
+#: The tensors that are alive in each phase of a step, by its name.
+Phases = Mapping[str, list[Allocation]]
+
+
+def round_sizes(size: Fraction) -> tuple[int, int]:
+    """Return the bytes of the block that PyTorch uses for a tensor, and those that it asks the
+    device for if no block is free."""
+    block = math.ceil(size / UNIT) * UNIT
+    large = math.ceil(size / SEGMENT) * SEGMENT if size >= LARGE else 10 * SEGMENT
+    return block, large if block > SMALL else SEGMENT
+
+
+def measure_gap(alive: list[Allocation], failure: Failure) -> Fraction:
+    """Measure by how many bytes what is alive differs from the live tensors of a failure."""
+    planned = sum((one.get_total() for one in alive), Fraction(0))
+    return abs(planned - failure.sizes.get("live", planned))
+
+
+def match_request(result: Result, phases: Phases, failure: Failure) -> list[Row]:
+    """Rank the planned tensors by how near they are to a request, as rows of a table.
+
+    Args:
+        result: of the plan.
+        phases: of a step.
+        failure: the request.
+
+    Returns:
+        Five, and all that are as near as the first, by ``rank``: the difference in size, 0 but for
+        rounding where it is the same, then that of live tensors from those of the phase in which
+        the tensor is born.
+    """
+    rows, wanted = dict[Any, Row](), failure.sizes.get("requested", Fraction(0))
+    first, last = next(iter(phases)), next(reversed([*phases]))
+    for entry in result.list_entries("phase"):
+        gap = measure_gap(phases[entry.name], failure)
+        for one in phases[entry.name]:
+            sizes = (one.bytes, *round_sizes(one.bytes))
+            same = any(abs(size - wanted) <= failure.rounding for size in sizes)
+            difference, phase = Fraction(0) if same else wanted - one.bytes, entry.title
+            if entry.name == first != one.freed:
+                phase = "start" if one.freed == last else "forward pass"
+            row: Row = {"tensor": f"{one.title} ({one.part})" if one.part else one.title}
+            row |= {"bytes": one.bytes, "difference": difference, "phase": phase, "born": one.born}
+            row |= {"quantity": one.quantity, "rank": (abs(difference), gap)}
+            if one.born == entry.name:
+                rows[row["tensor"], one.bytes, one.born] = row
+    ranked = sorted(rows.values(), key=lambda row: row["rank"])
+    return [row for at, row in enumerate(ranked) if at < MOST or row["rank"] == ranked[0]["rank"]]
+
+
+def describe_request(failure: Failure, matches: list[Row]) -> str:
+    """Describe what was asked for, and the planned tensors that are nearest to it."""
+    wanted, live = (format_cell("", failure.sizes.get(name)) for name in ("requested", "live"))
+    text = "A device" if failure.device is None else f"GPU {failure.device}"
+    if "requested" not in failure.sizes:
+        says = failure.form.get("says", f"{text} has {live} allocated; no request failed")
+        return f"{failure.form['program']}: {says}"
+    if not matches:
+        return f"{text} asked for {wanted}; {failure.form['says']}"
+    ties = [row["tensor"] for row in matches if row["rank"] == matches[0]["rank"]]
+    unlike = ", which no planned tensor has; the nearest is" if matches[0]["difference"] else ":"
+    tensors = " or ".join(ties[:2]) + (f" or {len(ties) - 2} others" if ties[2:] else "")
+    return f"{text} asked for {wanted}{unlike} {tensors}; phase: {matches[0]['phase']}"
+
+
+def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[Row], str]:
+    """Compare what a device has with the plan.
+
+    Args:
+        result: of the plan.
+        sizes: of the failure, bytes.
+
+    Returns:
+        The rows of a table, and where most of the difference is, in words.
+    """
+    rows, gaps, more = list[Row](), {"": Fraction(0)}, {"": Fraction(0)}
+    for name, part in ROWS["parts"].items():
+        if name in sizes:
+            planned = Fraction(result[part["quantity"]].number if "quantity" in part else 0)
+            gaps[name] = sizes[name] - planned
+            more[name] = gaps[name] * part.get("sign", 1) - gaps.get(part.get("inside", ""), 0)
+            row = {"part": part["title"], "planned": planned, "run": sizes[name]}
+            rows.append({**row, "difference": gaps[name]})
+    largest = max(more, key=lambda name: more[name])
+    means = ROWS["parts"].get(largest, {"means": "none, as far as the error has sizes"})["means"]
+    process, capacity = (result[f"memory.{one}"].text() for one in ("process", "capacity"))
+    reason = f"The plan needs {process} of {capacity}; largest difference: {means}"
+    causes = explain_gap(result, "memory.total", more["live"], 2) if largest == "live" else []
+    return rows, "; ".join([reason.replace("SIZE", format_cell("", more[largest])), *causes])
+
+
+def match_blocks(alive: list[Allocation], failure: Failure) -> Row:
+    """Match the blocks of a snapshot with planned tensors by size, and of equal ones by what their
+    frames say; return tables of what is planned, and of what is not."""
+    left, rest = defaultdict[int, list[str]](list), Counter[tuple[int, str, str]]()
+    roles: dict[str, Row] = {
+        one.role: {"for": one.role, "planned": Fraction(0), "run": 0} for one in alive
+    }
+    for one in alive:
+        roles[one.role]["planned"] += one.get_total()
+        left[round_sizes(one.bytes)[0]] += [one.role] * one.copies
+    for size, role, frame in failure.blocks:
+        if planned := left[size]:
+            best = planned.pop(planned.index(role) if role in planned else -1)
+            roles[best]["run"] += size
+        else:
+            rest[size, role, frame] += 1
+    unplanned: list[Row] = [
+        {
+            "count": numbers.exact_text(count),
+            "each": size,
+            "together": size * count,
+            "for": role,
+            "frame": frame,
+        }
+        for (size, role, frame), count in rest.items()
+    ]
+    unplanned.sort(key=lambda row: -row["together"])
+    return {"blocks": [*roles.values()], "blocks that are not planned": unplanned}
+
+
+def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: str) -> str:
+    """Explain why a run of a plan ran out of memory.
+
+    Args:
+        plan: what was planned.
+        text: a file with the error.
+        snapshot: a memory snapshot, where there is no text.
+        form: text, md or json.
+
+    Raises:
+        PlanError: a file cannot be read, has no failure, or is of a run with more devices.
+    """
+    failures = read_failures(text) if text is not None else [read_snapshot(snapshot or "")]
+    devices, result, trees = plan.get("cluster.devices"), evaluate_plan(plan), list[Row]()
+    names = [entry.name for entry in result.list_entries("phase")]
+    phases: Phases = {name: [] for name in names}
+    for tensor in list_allocations(result):
+        for name in names[names.index(tensor.born) : names.index(tensor.freed) + 1]:
+            phases[name].append(tensor)
+    for one in failures:
+        if (one.rank or 0) >= (devices or math.inf):
+            message = f"rank {one.rank} of a plan with {devices} devices"
+            raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
+        tensors = "requested" in one.sizes and "says" not in one.form
+        matches = match_request(result, phases, one) if tensors else []
+        rows, reason = compare_parts(result, one.sizes)
+        tree = {"program": one.form["program"], "rank": one.rank, "device": one.device}
+        tree |= {"place": str(one.place), "text": describe_request(one, matches), "reason": reason}
+        tree |= {"memory with the request": rows, "planned tensors nearest in size": matches}
+        if one.blocks:
+            near = min(phases, key=lambda name: measure_gap(phases[name], one))
+            near = matches[0]["born"] if matches and not matches[0]["difference"] else near
+            tree |= match_blocks(phases[near], one)
+        trees.append(tree)
+    sizes = failures[0].sizes
+    lacking = sizes.get("requested", Fraction(0)) - sizes.get("free", 0)
+    advice = find_fixes(plan, lacking=max(float(lacking), 0))
+    fixes = advice and [
+        {"change": format_changes(fix.changes, plan.get), **fix.to_json()}
+        for fix in advice.remedies
+    ]
+    data = {"plan": plan.name, "failures": trees, "changes that fit": fixes}
+    return as_json(data) if form == "json" else render_failures(data, form)
+
+
+def render_failures(tree: Row, form: str) -> str:
+    """Render failures as text or md: the first with its tables, others in a line."""
+    first, *others = tree["failures"]
+    words = [f"OUT OF MEMORY  {tree['plan']}", f"{first['text']}.", f"{first['reason']}."]
+    words += [f"{one['place']}: {one['text']}." for one in others[:MOST]]
+    if tree["changes that fit"] == []:
+        words += ["No change of one or two settings frees enough."]
+    tables = list[Table]()
+    for name, rows in {**first, "changes that fit": tree["changes that fit"]}.items():
+        if isinstance(rows, list) and rows:
+            heads = [head for head in rows[0] if head not in DATA]
+            cells = [
+                [one_line(format_cell(head, row[head])) for head in heads] for row in rows[:MOST]
+            ]
+            tables.append(Table("", [name, *heads[1:]], cells))
+    if form == "md":
+        return render_md("out_of_memory.md.jinja", words=words, tables=tables)
+    lines = [one_line(line) for line in words]
+    for table in tables:
+        lines += ["", *columns([list(map(str, row)) for row in (table.head, *table.rows)])]
+    return "\n".join(lines) + "\n"
+
+
+def format_cell(head: str, value: Any) -> str:
+    """Format a cell of a table: text, bytes, a difference of bytes, or how much longer it takes."""
+    if head == "slowdown" and value is not None:
+        return numbers.text(Fraction(value) - 1, style="change")
+    sign = "+" if head == "difference" and value > 0 else ""
+    return sign + numbers.text(value, "bytes")
