@@ -118,10 +118,10 @@ def test_where_nothing_fits_what_comes_nearest_says_what_it_needs() -> None:
     axes = {"cluster.devices": [16, 32], "parallelism": [{"zero": 0}, {"zero": 1}]}
     text, view = swept(axes=axes)
     needs = r"Nothing fits; nearest: 32 × H100 as zero 1, which needs "
-    needs += r"([\d.,]+) ([GT])iB .*? of 79.6 GiB\."
+    needs += r"([\d.,]+) ([GT])iB .*? of 79.2 GiB\."
     said = re.match(needs, text)
     assert said is not None, text
-    assert float(said[1].replace(",", "")) * {"G": 1, "T": 1024}[said[2]] > 79.6
+    assert float(said[1].replace(",", "")) * {"G": 1, "T": 1024}[said[2]] > 79.2
     assert "deadline" not in text and not view.tasks[0].facts
 
 
