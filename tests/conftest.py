@@ -53,8 +53,16 @@ settings.load_profile("fixed")
 gc.set_threshold(600_000)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with most slow tests come first, so that none of several processes is left with one."""
+    """Leave to the night what a slow test says; files with most slow tests come first, so that
+    none of several processes is left with one."""
+    numbers: Counter[str] = Counter()
+    for item in items:
+        mark, name = item.get_closest_marker("slow"), item.nodeid.partition("[")[0]
+        if mark and numbers[name] % mark.kwargs.get("every", 1):
+            item.add_marker("nightly")
+        numbers[name] += 1
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

@@ -185,7 +185,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("layout", ASKED)
 def test_slower_hardware_and_wider_formats_make_no_time_shorter_and_no_memory_smaller(
     layout: str,

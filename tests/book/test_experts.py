@@ -146,7 +146,7 @@ MODELS: dict[str, Changes] = {
 DISPATCHERS = ("all-to-all", "all-gather", "deepep", "hybridep")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     ("model", "dispatcher"),
     [(m, DISPATCHERS[(n + k) % 4]) for n, m in enumerate(MODELS) for k in (0, 2)],

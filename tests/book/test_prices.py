@@ -52,7 +52,7 @@ def test_every_price_has_a_date_and_a_page(name: str) -> None:
     assert len({(row["provider"], row["kind"]) for row in rows}) == len(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", leave_to_night(CLUSTERS, CLUSTERS[::4]))
 def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     data = document("cluster", name)

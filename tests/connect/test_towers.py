@@ -96,7 +96,7 @@ def joined(way: dict[str, Any], **training: Any) -> dict[str, Any]:
     return {**way, "training": {**way.get("training", {}), **training}}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_tower_no_frozen_tower_a_trained_one_more_images_each_take_no_less(
     way: dict[str, Any],

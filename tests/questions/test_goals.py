@@ -19,8 +19,8 @@ from planner.base.errors import Fault, PlanError
 from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.constraints import Limit, parse_limit
-from planner.questions.domains import Domain, build_domain
+from planner.questions.constraints import Limit
+from planner.questions.domains import Domain
 from planner.questions.search.engine import FITS, SURE, Walk
 from planner.questions.solve import cheapest, intervals, priced_devices, questions
 from planner.questions.solve.evaluations import Probes
@@ -79,27 +79,6 @@ def named(model: str) -> dict[str, Any]:
 
 
 # free layouts
-
-
-@pytest.mark.slow
-def test_the_fewest_devices_with_any_layout_agree_with_a_search_at_each_count() -> None:
-    plan = load(GPT2, training__tokens="300B", training__micro_batch=8)
-    limits = (parse_limit("time.training_days<=12 h"),)
-    answer = questions.ask(plan, "fewest-devices", deadline="12 h", with_layout="auto")
-    assert answer.holds and "Layout:" in questions.text(answer)
-    counts = build_domain(plan, "cluster.devices", True)
-    held = []
-    for index in range(counts.first, (counts.last or 0) + 1):
-        count = counts.value(index)
-        if count > 2 * answer.holds.value:
-            break
-        try:
-            changed = variant(plan, {"cluster.devices": count})
-        except PlanError:
-            continue
-        if find_best(changed, limits=limits) is not None:
-            held.append(count)
-    assert answer.holds.value == min(held)
 
 
 @pytest.mark.slow
@@ -499,7 +478,7 @@ def test_an_answer_by_an_assumed_time_has_no_interval() -> None:
 
 @pytest.mark.slow
 def test_the_cheapest_says_whose_prices_it_compared() -> None:
-    names = ["h100-sxm-80gb", "a100-sxm-80gb", "h200-sxm-141gb"]
+    names = ["h100-sxm-80gb", "a100-sxm-80gb"]
     plan = load(GPT2, time__mfu=None)
     answer = questions.ask(plan, "cheapest", deadline="1 days", accelerators=names)
     text, data = questions.text(answer), json.loads(questions.to_json(answer))

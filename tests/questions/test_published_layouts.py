@@ -13,7 +13,7 @@ DATA = yaml.safe_load(LAYOUTS.read_text("utf-8"))
 FEW = 0.03
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("layout", DATA["layouts"], ids=lambda layout: layout["name"])
 def test_rank(layout: dict[str, Any]) -> None:
     found = row(layout, DATA["kinds"][layout["kind"]])

@@ -69,7 +69,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.browser
 @pytest.mark.skipif(executable() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("name", ANSWERS)

@@ -97,7 +97,7 @@ def test_a_pipeline_is_drawn_to_scale() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     name=st.sampled_from(["1f1b", "gpipe", "zero-bubble", "interleaved", "dualpipe"]),
     half=st.integers(1, 9),
@@ -237,7 +237,7 @@ def test_figures_are_light(stages: int, batches: int) -> None:
     assert len(repr((made.figures, made.legend, made.said))) < 30_000
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 def test_it_is_read_aloud(result: Result) -> None:
     text = as_text(result, "html")
     ids = set(re.findall(r'id="?([\w-]+)', text))

@@ -146,7 +146,7 @@ def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
     [one for one in find.ASKED if one.option != "budget"][::2],  # with and without an option
     ids=lambda a: a.question,
 )
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 def test_a_question_is_answered_as_by_the_command_and_taken(
     ask: find.Ask, tmp_path: Path, run_cli: RunCli
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_chart_marks_what_does_not_fit_and_says_what_is_no_plan() -> None:
     assert "divide" in found["html"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     "key", ["model", "cluster.accelerator", "training.recompute", "parallelism.sequence"]
 )
@@ -237,7 +237,7 @@ def test_a_control_without_numbers_has_what_is_allowed(key: str) -> None:
 # behind a number -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     "quantity", ["time.mfu", "memory.activations", "parameters.total", "cost.total"]
 )
