@@ -55,10 +55,17 @@ SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
 ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
-UNREAD = ("fault", "ignored", "unused", "show", "why")  # values of a phrase, none of the plan
+UNREAD = (
+    "fault",
+    "ignored",
+    "unused",
+    "show",
+    "why",
+    "notes",
+)  # values of a phrase, none of the plan
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
-UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use", "notes")
+UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -193,13 +200,13 @@ def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
     """List the words of a text that have no effect on the plan, those that are not understood and
     left out, and numbers that decide nothing that is computed."""
     text = correct_spelling(text)[0]
-    kinds: dict[str, list[Piece]] = {kind: [] for kind in ("ignored", "unused")}
-    for piece in _list_splits(text)[0]:
-        for kind in kinds.keys() & (piece.values or {}).keys():
-            kinds[kind].append(piece)
-    each = (kinds["ignored"], _list_left_out(text), kinds["unused"])
-    known, left, unused = ([text[p.begin : p.end] for p in pieces] for pieces in each)
-    return known, left, unused
+    known, unused = (
+        [one for one in _list_splits(text)[0] if kind in (one.values or ())]
+        for kind in ("ignored", "unused")
+    )
+    each = (known, _list_left_out(text), unused)
+    ignored, left, numbers = ([text[p.begin : p.end] for p in pieces] for pieces in each)
+    return ignored, left, numbers
 
 
 def _list_left_out(text: str) -> list[Piece]:
@@ -263,11 +270,9 @@ def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
 
 def _is_plan(text: str) -> bool:
     """Return whether a text describes a plan."""
-    try:
-        parse_quick(text)
-    except PlanError:
-        return False
-    return True
+    with suppress(PlanError):
+        return bool(parse_quick(text))
+    return False
 
 
 def _blank(text: str, pieces: Iterable[Piece]) -> str:
@@ -303,12 +308,11 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             continue
         if "fault" in values:
             faults.append(Fault(values["fault"], place))
+        if "notes" in values:
+            _add_note(said, place, values["notes"])
         why = values.get("why", {})
         for key, value in values.items():
             one = Said(value, place, ASSUMED + why[key] if key in why else "")
-            if key == "notes":
-                _add_note(said, place, value)
-                continue
             key = f"{key} {value}" if key == "question" else key
             if key not in UNREAD and said.setdefault(key, one).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
@@ -575,25 +579,19 @@ def _choose_model(said: dict[str, Said]) -> None:
     elif size is not None:
         sparse, length = experts or active, said[LENGTH].value if LENGTH in said else 0
         split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
-        said["model"] = (
-            _choose_experts(size, active) if sparse else _choose_shape(size, length, split)
-        )
-        if named and "sparse" not in said["model"].why:
-            shown = said["model"].why.removeprefix(ASSUMED) or "its size alone"
-            family_known = named.value in _list_families()
-            absent = (
-                f"no {named.value} of {size.value} is" if family_known else f"{named.value} is not"
-            )
-            why = f"{ASSUMED}{absent} built in; {shown}"
-            like = said["model"].value if isinstance(said["model"].value, dict) else None
-            like = {**(like or {"extends": said["model"].value})}
-            like["name"] = f"{named.value} {size.value} (shape: {like.get('extends', 'unknown')})"
-            said["model"] = said["model"]._replace(value=like, why=why)
+        shape = _choose_experts(size, active) if sparse else _choose_shape(size, length, split)
+        like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
+        name, why = "", shape.why.removeprefix(ASSUMED) or "its size alone"
+        if named:
+            name, known = f"{named.value} ", named.value in _list_families()
+            absent = f"no {named.value} of {size.value} is" if known else f"{named.value} is not"
+            why = f"{absent} built in; {why}"
+        if named or "layers" in like:
+            like["name"] = f"{name}{size.value} (shape: {like.get('extends', 'unknown')})"
+            shape = shape._replace(value=like, why=ASSUMED + why)
+        said["model"] = shape
         said["sized"] = size
         said |= {"used": active} if active else {}
-    if "model" in said and isinstance(like := said["model"].value, dict) and "extends" in like:
-        named_size = f"{size.value} " if size else ""
-        like.setdefault("name", f"{named_size}(shape: {like['extends']})".capitalize())
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
@@ -748,6 +746,7 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
     wide = sizes.get("intermediate", max(1, round(hidden * 8 / 3 / 256)) * 256)
     if size := said.pop("size", None):  # what it leaves of the layers is the feed-forward's
+        said["sized"] = size
         base = source.load({"extends": name}, kind="model").data
         shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
         rest = (
@@ -914,19 +913,13 @@ def _derive_devices(said: dict[str, Said]) -> bool:
 
 def _find_few_tokens(said: Mapping[str, Said]) -> Said | None:
     """Find tokens that are too few for a run, as the length of a sequence; None for others."""
-    found = (
-        re.fullmatch(r"(\d+)(k?)", str(said["training.tokens"].value))
-        if "training.tokens" in said
-        else None
-    )
+    tokens, limits = said.get("training.tokens"), _load_phrases()["limits"]
+    found = re.fullmatch(r"(\d+)(k?)", str(tokens.value)) if tokens else None
     count = int(found[1]) * (1024 if found[2] else 1) if found else 0
-    if (
-        not found
-        or not _load_phrases()["limits"]["length"] <= count <= _load_phrases()["limits"]["run"]
-    ):
+    if not found or not tokens or not limits["length"] <= count <= limits["run"]:
         return None
     why = f"{ASSUMED}{found[0]} tokens are too few for a run"
-    return said["training.tokens"]._replace(value=count, why=why)
+    return tokens._replace(value=count, why=why)
 
 
 def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
