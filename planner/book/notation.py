@@ -277,6 +277,7 @@ ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per="tensor")
 
 # What a device holds besides the model
 M_dev = bytes_of("M_dev", "memory of a device", "cluster.accelerator.memory_usable")
+M_node = bytes_of("M_node", "memory of the host of a node", "cluster.node_memory")
 M_ctx = bytes_of("M_ctx", "memory of the device context", "memory.context")
 M_com = bytes_of("M_com", "memory of one communicator", "memory.communicator")
 M_work = bytes_of("M_work", "workspace of the matmul library", "memory.workspace")

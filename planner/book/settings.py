@@ -36,7 +36,7 @@ _NAMES = {
     "time.again.": "activation core_attention mlp moe norm operations some",
     "training.": "attention attention_count attention_precision cuda_graphs early_stop "
     "expert_kernels loss mode optimizer optimizer_kernel optimizer_matrices "
-    "optimizer_step "
+    "optimizer_paged optimizer_step "
     "partition_activations permute_fusion recompute schedule",
     "training.muon.": "symmetric tensor_mode",
     "training.lora.": "base checkpoint kernels",

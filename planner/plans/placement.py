@@ -6,6 +6,8 @@ from planner.base.display import format_flow
 from planner.plans.document import Draft
 from planner.plans.kernels import load_profile
 
+#: Optimizers that bitsandbytes has with paged states.
+PAGED = ("adamw", "adam-8bit", "lion")
 STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
 PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
 
@@ -31,6 +33,12 @@ def fill_shares(draft: Draft) -> None:
 def check_step(draft: Draft) -> None:
     """Check that gradients can leave one by one, to the update or to the host."""
     training = draft.get("training")
+    if training["optimizer_paged"] and training["optimizer"] not in PAGED:
+        wrong = f"{training['optimizer']} has no paged kernel"
+        draft.fault("training.optimizer_paged", wrong, f"false, or optimizer: {', '.join(PAGED)}")
+    elif training["optimizer_paged"] and draft.get(OPTIMIZER):
+        wrong = "states on the host (training.offload.optimizer) are not paged"
+        draft.fault("training.optimizer_paged", wrong, "one of the two")
     within, away = training["optimizer_step"] == "in-backward", draft.get(GRADIENTS)
     if not (within or away):
         return

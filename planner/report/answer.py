@@ -198,6 +198,12 @@ class Overview(Record):
         if free is None or CAPACITY not in result:
             why = result["memory.headroom"].absent or result.verdict["reason"]
             pieces += [(f"{headline(clean(why))}. ", False)]
+        elif self.status == "bad" and result.exceeds_host:
+            host, node = result["memory.host"].value, result.plan.get("cluster.node_memory")
+            pieces += [
+                (f"{gib(host)}\u00a0GiB", True),
+                (f" of {gib(node)} GiB of host memory needed per node. ", False),
+            ]
         elif self.status == "bad":
             process = result["memory.process"]
             low, high = _format_ends(process)

@@ -241,6 +241,7 @@ class Result(Shown):
         if headroom.absent is not None:
             return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
         fits = bool(self["memory.needed"].number <= self["memory.capacity"].number)
+        fits = fits and not self.exceeds_host
         shaped = self.plan.model is not None
         safe = fits and shaped and self["memory.headroom_p95"].number >= 0
         state = decide_state(fits, shaped, bool(safe))
@@ -249,6 +250,12 @@ class Result(Shown):
             "state": state,
             "reason": _name_missing(SIZE_ONLY) if state == "open" else None,
         }
+
+    @property
+    def exceeds_host(self) -> bool:
+        """Whether the plan fills more memory of a node's host than the cluster states."""
+        left = self.get("memory.host.headroom")
+        return left is not None and left.number < 0
 
     @cached_property
     def alternative(self) -> Result | None:

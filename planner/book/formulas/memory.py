@@ -36,69 +36,49 @@ gradients_live.by("nothing is trained", phase="serving").equals(0, "None.")
 _summed = minimum(1, micro_batches - 1) * memory_states.gradients_stage
 _of_head = sum_on_stage(Sum(memory_states.gradients_component, "component"), part="head")
 _of_layers = Sum(copies_on_stage * memory_states.gradients_component, "component", layers=True)
-gradients_live.where(gradients="fresh", phase="loss").equals(
-    _summed, "None yet in the first micro-batch; all of them from the second one on."
+_WHOLE, _ANY = (0, 1, 2), (0, 1, 2, 3)
+_FIRST = "in the first micro-batch; all of them from the second one on."
+_kept: tuple[tuple[Any, Any, Any, str], ...] = (
+    ("loss", _ANY, _summed, f"None yet {_FIRST}"),
+    ("backward", 3, _summed, f"None yet (the head's are whole, among the buffers) {_FIRST}"),
+    ("backward", _WHOLE, maximum(_summed, _of_head), f"Those of the head {_FIRST}"),
+    (
+        "first",
+        _WHOLE,
+        maximum(_summed, _of_layers + _of_head),
+        f"Those of layers and head {_FIRST}",
+    ),
+    ("first", 3, maximum(_summed, _of_layers), f"Those of the layers {_FIRST}"),
+    ("gradients", _WHOLE, memory_states.gradients_stage, "All of them."),
+    ("gradients", 3, maximum(_summed, _of_layers), f"Those of the layers {_FIRST}"),
+    ("step", _ANY, memory_states.gradients_stage, "All of them."),
 )
-gradients_live.where(gradients="fresh", phase="backward", zero=3).equals(
-    _summed, "None yet in the first micro-batch: the head's are still whole, among the buffers."
-)
-gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2)).equals(
-    maximum(_summed, _of_head),
-    "Those of the head in the first micro-batch; all of them from the second one on.",
-)
-gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
-    memory_states.gradients_stage, "All of them."
-)
-gradients_live.by(
-    "PyTorch FSDP2: the root's gradients are still whole, among the buffers",
-    gradients="fresh",
-    phase=("first", "gradients"),
-    zero=3,
-).equals(
-    maximum(_summed, _of_layers),
-    "Those of the layers in the first micro-batch; all of them from the second one on.",
-)
-gradients_live.where(gradients="fresh", phase="first", zero=(0, 1, 2)).equals(
-    maximum(_summed, _of_layers + _of_head),
-    "Those of layers and head in the first micro-batch; all of them from the second one on.",
-)
-gradients_live.where(gradients="fresh", phase="step").equals(
-    memory_states.gradients_stage, "All of them."
-)
+for _phase, _zero, _value, _why in _kept:
+    gradients_live.where(gradients="fresh", phase=_phase, zero=_zero).equals(_value, _why)
 
 LEAVING = (
-    "torchtune, training/memory.py (OptimizerInBackwardWrapper); PyTorch, _apply_optimizer_in_"
-    "backward; DeepSpeed, stage_1_and_2.py (cpu_offload)"
+    "torchtune, training/memory.py (OptimizerInBackwardWrapper); DeepSpeed, stage_1_and_2.py "
+    "(cpu_offload); PyTorch FSDP2, _fsdp_param.py (CPUOffloadPolicy)"
 )
-UNITS = "PyTorch FSDP2, _fsdp_param.py (post-accumulate hooks, CPUOffloadPolicy)"
+_each = memory_states.gradients_component
 #: A tied matrix has its gradient when the embedding has added its part.
-_of_tied = sum_on_stage(Sum(memory_states.gradients_component, "component", shared=True))
-gradients_live.by(LEAVING, gradients="passing", phase="loss").equals(
-    0, "None yet, and none of micro-batches before."
-)
-gradients_live.by(LEAVING, gradients="passing", phase="backward", zero=(0, 1, 2)).equals(
-    _of_tied, "A tied head's, which waits for the embedding's part; every other one has left."
-)
-gradients_live.by(LEAVING, gradients="passing", phase="first", zero=(0, 1, 2)).equals(
-    _of_tied + max_on_stage(Max(memory_states.gradients_component, "component"), layers=True),
-    "That of one weight: it leaves, to the update or to the host, before the next one is made.",
-)
-gradients_live.by(LEAVING, gradients="passing", phase="gradients", zero=(0, 1, 2)).equals(
-    max_on_stage(Max(memory_states.gradients_component, "component"), layers=False),
-    "The last one, of the embedding.",
-)
-gradients_live.by(UNITS, gradients="passing", phase=("backward", "gradients"), zero=3).equals(
-    0, "Whole ones are among the buffers; every shard has left."
-)
-gradients_live.by(UNITS, gradients="passing", phase="first", zero=3).equals(
-    max_on_stage(Sum(memory_states.gradients_component, "component"), layers=True),
-    "The shards of one layer: they leave, to the update or to the host, before the next ones.",
-)
-gradients_live.by(LEAVING, gradients="passing", phase="step", zero=(0, 1, 2)).equals(0, "None.")
-gradients_live.by(UNITS, gradients="passing", phase="step", zero=3).equals(
-    sum_on_stage(Sum(memory_states.gradients_component, "component"), layers=False),
-    "The shards of the root's group (embedding and head), which is reduced last.",
-)
+_of_tied = sum_on_stage(Sum(_each, "component", shared=True))
+_of_weight = max_on_stage(Max(_each, "component"), layers=True)
+_last = max_on_stage(Max(_each, "component"), layers=False)
+_of_root = sum_on_stage(Sum(_each, "component"), layers=False)
+for _phase, _zero, _value, _why in (
+    ("loss", _ANY, 0, "None yet, and none of micro-batches before."),
+    ("backward", _WHOLE, _of_tied, "A tied head's, which waits for the embedding's part."),
+    ("first", _WHOLE, _of_tied + _of_weight, "That of one weight, and a tied head's."),
+    ("gradients", _WHOLE, _last, "The last one, of the embedding."),
+    ("step", _WHOLE, 0, "None."),
+    (("backward", "gradients"), 3, 0, "Whole ones are among the buffers; shards have left."),
+    ("first", 3, max_on_stage(Sum(_each, "component"), layers=True), "The shards of one layer."),
+    ("step", 3, _of_root, "Shards of the root's group (embedding and head), reduced last."),
+):
+    gradients_live.by(LEAVING, gradients="passing", phase=_phase, zero=_zero).equals(
+        _value, f"{_why} Others leave, to the update or to the host, as soon as they are made."
+    )
 
 # -- the peak -----------------------------------------------------------------------------------
 
@@ -334,9 +314,56 @@ needed = predicted(
     "PyTorch gives its cache back and tries again before it raises an out-of-memory error.",
 )
 
+shared = in_bytes(
+    "memory.paged",
+    "M_pag",
+    "optimizer states of the fullest stage in memory that device and host share (not in the total)",
+    source="bitsandbytes, paged optimizers (unified memory)",
+    shape=True,
+    mode="train",
+).equals(max_over_stages(memory_states.paged), "They leave the device where it has no room.")
+
 capacity = in_bytes(
     "memory.capacity", "M_cap", "memory of one device", source="the accelerator's document"
 ).equals(M_dev, "What the driver reports, where the document says it.")
+
+evicted = predicted(
+    "memory.evicted",
+    "M_evi",
+    "paged optimizer states that the fullest device has no room for",
+    source="bitsandbytes, paged optimizers (unified memory)",
+).equals(
+    minimum(shared, maximum(0, needed + shared - capacity)),
+    "What exceeds the capacity at the peak is moved to the host.",
+)
+
+_on_host = (
+    f_w * memory_states.held_weights
+    + f_o * (memory_states.held_states + memory_states.gradients_component)
+)  # fmt: skip
+host = predicted(
+    "memory.host",
+    "M_host",
+    "memory of the host of a node that the plan fills",
+    source="sum of what lies there",
+    shape=True,
+    mode="train",
+).equals(
+    minimum(n, n_host)
+    * Max(
+        Sum(copies_on_stage * _on_host, "component") + f_off * memory_activations.of_layers,
+        "stage",
+    ),
+    "Of each device of the node as much as of the fullest stage: weights, master weights and "
+    "optimizer states, gradients where the update runs, activations.",
+)
+host_headroom = predicted(
+    "memory.host.headroom",
+    r"\Delta M_host",
+    "memory that is left on the host of a node",
+    source="memory of the node less what the plan fills",
+    within=SIGNED,
+).equals(M_node - host, "Negative: the plan does not fit.")
 
 headroom = predicted(
     "memory.headroom",

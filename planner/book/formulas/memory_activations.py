@@ -95,15 +95,15 @@ layers = bytes_of_stage(
     r"M_act,\sigma^{L}",
     "activations that the layers of a stage keep, without embedding and head",
 )
-_ALL = Sum(_kept, "part", layers=True)
+of_layers = Sum(_kept, "part", layers=True)
 _EACH = (
     "Each layer kind as often as the stage holds it, for each micro-batch that is alive there; "
     "layers that are not recomputed keep everything."
 )
 _STAGES = f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3"
-layers.by(_STAGES, offload=False).equals(_ALL, _EACH)
+layers.by(_STAGES, offload=False).equals(of_layers, _EACH)
 layers.by(f"{_STAGES}; TransformerEngine, cpu_offload.py", offload=True).equals(
-    stays * _ALL + minimum((1 - stays) * _ALL, max_on_stage(kept_layer, layers=True)),
+    stays * of_layers + minimum((1 - stays) * of_layers, max_on_stage(kept_layer, layers=True)),
     f"{_EACH} Of what goes to the host one layer is still on its way.",
 )
 

@@ -257,15 +257,11 @@ live.where(phase="loss").equals(
 _at_end = gathered + reduced + constant
 _in_layer = _at_end + layer + unpacked + fetched
 _IN_LAYER = "Temporary tensors of a layer, weights in the compute format, gradients on their way"
-_AT_END = "Weights in the compute format, gradients on their way, workspace"
 live.where(phase="backward").equals(_in_layer, f"{_IN_LAYER}.")
-live.where(phase="first", optimizer_step="whole").equals(_in_layer, f"{_IN_LAYER}.")
-live.where(phase="gradients", optimizer_step="whole").equals(_at_end, f"{_AT_END}.")
-live.where(phase="first", optimizer_step="in-backward").equals(
-    _in_layer + step, f"{_IN_LAYER}, and of the update of a weight."
-)
-live.where(phase="gradients", optimizer_step="in-backward").equals(
-    _at_end + step, f"{_AT_END}, and temporary tensors of the update of a weight."
-)
+for _step, _more, _too in (("whole", 0, "."), ("in-backward", step, ", the update of a weight.")):
+    live.where(phase="first", optimizer_step=_step).equals(_in_layer + _more, _IN_LAYER + _too)
+    live.where(phase="gradients", optimizer_step=_step).equals(
+        _at_end + _more, "Weights in the compute format, gradients on their way, workspace" + _too
+    )
 live.where(phase="serving").equals(constant, "Buffers of the whole run.")
 live.where(phase="step").equals(step + constant, "Temporary tensors of the optimizer, workspace.")

@@ -275,12 +275,24 @@ held_states.where(zero=(1, 2, 3)).equals(
     ((k_m + k_G) * trained + states) / state_ranks,
     "As without ZeRO, divided over the devices that share the weight.",
 )
+paged = bytes_of_component(
+    "memory.optimizer.paged",
+    r"M_{op,c}",
+    "optimizer states of one component in memory that device and host share",
+    source="bitsandbytes, optim/optimizer.py (get_state_buffer)",
+)
+paged.where(optimizer_paged=False).equals(0, "None.")
+for _name, _bytes in ((("adamw", "lion"), each), ("adam-8bit", 2)):
+    for _zero, _owners in ((0, 1), ((1, 2, 3), state_ranks)):
+        paged.where(optimizer_paged=True, optimizer=_name, zero=_zero).equals(
+            _bytes * trained / _owners, "The states; scales of their blocks stay on the device."
+        )
 optimizer_component = bytes_of_component(
     "memory.optimizer.component",
     r"M_{o,c}",
     "master weights and optimizer states of one component on one device",
     source=f"{REN}; Megatron-Core, optimizer/cpu_offloading (optimizer-offload-fraction)",
-).equals((1 - f_o) * held_states, "But for the share that lies on the host.")
+).equals((1 - f_o) * held_states - paged, "But for what is paged, or lies on the host.")
 
 steps = bytes_of_component(
     "memory.optimizer.steps",

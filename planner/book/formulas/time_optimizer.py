@@ -2,6 +2,7 @@
 and SOAP, what its sharding sends, or the way to the host's memory and back."""
 
 from planner.book.formulas.layout import state_ranks
+from planner.book.formulas.memory import evicted
 from planner.book.formulas.memory_states import (
     ALIKE,
     SOAP,
@@ -99,18 +100,16 @@ update.by(f"{SOAP} (soap.py)", optimizer="soap", matrix=True).equals(
     "decay (3); first moment (5), second moment with the square (7), its root and offset (4), "
     "their quotient (3) and what the step reads (1); and the gradient.",
 )
-update.by(ONE_KERNEL, optimizer="soap", matrix=False, optimizer_kernel="fused").equals(
-    _once, "As AdamW: weights, master weights and states are read and written, gradients read."
-)
-update.by(ADAMW, optimizer="soap", matrix=False, optimizer_kernel=OPERATIONS).equals(
-    _adamw_operations, "As AdamW's operations."
-)
-update.by(ONE_KERNEL, optimizer="muon", hidden_matrix=False, optimizer_kernel="fused").equals(
-    _once, "As AdamW: weights, master weights and states are read and written, gradients read."
-)
-update.by(ADAMW, optimizer="muon", hidden_matrix=False, optimizer_kernel=OPERATIONS).equals(
-    _adamw_operations, "As AdamW's operations."
-)
+for _vectors in (
+    {"optimizer": "soap", "matrix": False},
+    {"optimizer": "muon", "hidden_matrix": False},
+):
+    update.by(ONE_KERNEL, **_vectors, optimizer_kernel="fused").equals(
+        _once, "As AdamW: weights, master weights and states are read and written, gradients read."
+    )
+    update.by(ADAMW, **_vectors, optimizer_kernel=OPERATIONS).equals(
+        _adamw_operations, "As AdamW's operations."
+    )
 
 # -- the products of Muon and SOAP --------------------------------------------------------------
 
@@ -348,12 +347,18 @@ optimizer = seconds(
     attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
 )
+paging = seconds("time.paging", "t_pag", "paged optimizer states on their way to the host and back")
+paging.by("definition", optimizer_paged=False).equals(0, "None are paged.")
+paging.by(
+    "bitsandbytes, optim/optimizer.py (prefetch_state: one weight after the other)",
+    optimizer_paged=True,
+).equals(2 * evicted / B_host, "What has no room leaves and returns once a step.")
 _ways = {0: 1, (1, 2, 3): state_ranks}
 for _zero, _owners in _ways.items():
     optimizer.where(zero=_zero, host_update=False).equals(
-        max_over_stages(trained * update / _owners) / (W * e_mem) + orthogonal + momentum,
-        "The update of all parameters that the device owns, the optimizer's products, and the "
-        "momentum that it gathers.",
+        max_over_stages(trained * update / _owners) / (W * e_mem) + orthogonal + momentum + paging,
+        "The update of all parameters that the device owns, the optimizer's products, the momentum "
+        "that it gathers, and states that have no room.",
     )
 
 #: Seconds for each parameter that a device owns, but for what lies on the host anyway.
