@@ -271,7 +271,7 @@ def load(
     root = resolver.resolve_names(root, kind, ())
     if kind == "plan":
         try:
-            root = stacks.merge_stack(root, resolver)
+            root = stacks.merge_stack(root)
         except PlanError as error:
             if further := resolver.record_faults(("training", "stack"), error):
                 raise PlanError(further) from None

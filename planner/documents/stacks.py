@@ -13,14 +13,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
-from planner.base.errors import Fault, PlanError
-from planner.documents.references import Resolver, merge_nodes, read_shipped
+from planner.base.display import one_line
+from planner.base.errors import Fault, PlanError, nearest
+from planner.documents import aliases
+from planner.documents.references import merge_nodes, preset_names, read_shipped
 from planner.documents.yaml_nodes import Node, Origin
 
+#: Most letters of a wrong name that a message repeats.
+LONGEST = 60
 #: Of nodes that a stack decided.
 KIND = "stack"
 #: In the place of values: any.
@@ -47,7 +50,7 @@ def load_stack(text: str) -> Mapping[str, Any]:
     return {**stack, "name": f"{stack['name']} {versions[-1]}", "limits": (*inherited, *limits)}
 
 
-def merge_stack(root: Node, resolver: Resolver) -> Node:
+def merge_stack(root: Node) -> Node:
     """Merge a plan over what its stack sets; a plan without one stays as it is.
 
     Raises:
@@ -57,19 +60,22 @@ def merge_stack(root: Node, resolver: Resolver) -> Node:
     if asked is None or not isinstance(asked.value, str):
         return root
     name, at, month = asked.value.partition("@")
-    path, shipped = resolver.locate_name(replace(asked, value=name), KIND)
-    if not shipped:
-        raise PlanError(Fault(f"'{name}' is a file", asked.place, "a name of plan.py list stacks"))
+    known = preset_names(KIND)
+    stack = aliases.find_preset(KIND, name, known)
+    if stack is None:
+        wrong, near = f"unknown stack '{one_line(name)[:LONGEST]}'", nearest(name, known)
+        raise PlanError(Fault(wrong, asked.place, f"one of {', '.join(known)}", near))
     if at and not _MONTH.fullmatch(month):
-        raise PlanError(Fault(f"'{month}' is not a month", asked.place, f"{path.stem}@2026-06"))
-    if at and month < (first := load_stack(path.stem)["releases"][0]["since"]):
-        wrong = f"{path.stem} begins in {first}"
-        raise PlanError(Fault(wrong, asked.place, f"{path.stem}@{first} or later"))
+        wrong = f"'{one_line(month)[:LONGEST]}' is not a month"
+        raise PlanError(Fault(wrong, asked.place, f"{stack}@2026-06"))
+    if at and month < (first := load_stack(stack)["releases"][0]["since"]):
+        wrong = f"{stack} begins in {first}"
+        raise PlanError(Fault(wrong, asked.place, f"{stack}@{first} or later"))
     own, entries = _get_entries(root), dict[str, Node]()
-    for release in _iter_releases(path, month or NEWEST):
+    for release in _iter_releases(stack, month or NEWEST):
         if _holds(replace(root, value=merge_nodes(entries, own)), release):
             entries = merge_nodes(entries, _get_entries(_find_node(release, "plan")))
-    full = replace(asked, value=path.stem + at + month)  # where an alias was typed
+    full = replace(asked, value=stack + at + month)  # where an alias was typed
     training = replace(own["training"], value={**_get_entries(own["training"]), "stack": full})
     return replace(root, value=merge_nodes(entries, {**own, "training": training}))
 
@@ -96,11 +102,12 @@ def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str
             yield key, wrong, ", ".join(str(value) for value in values)
 
 
-def _iter_releases(path: Path, month: str) -> Iterator[Node]:
+def _iter_releases(name: str, month: str) -> Iterator[Node]:
     """Yield the releases of a stack up to a month, after those of the stack that it extends."""
-    root = read_shipped(path, Origin(KIND, f"stack {path.stem}"))
+    path = resources.folder("presets") / "stacks" / f"{name}.yaml"
+    root = read_shipped(path, Origin(KIND, f"stack {name}"))
     if base := _find_node(root, "extends"):
-        yield from _iter_releases(path.with_stem(str(base.value)), month)
+        yield from _iter_releases(str(base.value), month)
     for _, release in _get_entries(root)["releases"].iter_children():
         if str(_get_entries(release)["since"].value) <= month:
             yield release

@@ -45,6 +45,8 @@ LABELS = {
     **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
     **_SAID["labels"],
 }  # fmt: skip
+#: Keys whose values are names of what is built in, with its kind.
+LISTED = {**NAMED, "training.stack": "stack"}
 #: Keys that no single value states, or that say only what others rest on; titles of sections.
 LEFT_OUT = re.compile(
     r"training\.schedule\.|cluster\.accelerator\.calibration|(parallelism|questions|require)$"
@@ -99,7 +101,7 @@ class ShownValue(NamedTuple):
 @cache
 def list_settings() -> Mapping[str, Control]:
     """Return the control of every key of the schema of plans that holds no mapping."""
-    found = {key: _make_setting(key) for key in ("model", "cluster", ACCELERATOR)}
+    found = {key: _make_setting(key) for key in LISTED}
     for key in _list_scalars("", json_schema.read_schema("plan")):
         if key not in found and not LEFT_OUT.match(key):
             found[key] = _make_setting(key)
@@ -133,8 +135,8 @@ def _make_setting(key: str) -> Control:
     row = layout.ROW.get(key)
     sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
     kind = "segments" if few else "choice" if options else "field"
-    if key in NAMED:
-        kind, options = "named", tuple(source.preset_names(NAMED[key]))
+    if key in LISTED:
+        kind, options = "named", tuple(source.preset_names(LISTED[key]))
         words = [*options]
     elif not options and (sized or key == "training.micro_batch"):
         kind = "sizes"

@@ -9,7 +9,7 @@ from planner.documents.source import preset_names
 from planner.plans.document import Plan
 from planner.questions import loading
 
-RUN = {"tokens": "1B", "sequence_length": 2048, "global_batch": 8, "micro_batch": 1}
+RUN = {"tokens": "1B", "sequence_length": 2048, "micro_batch": 1}
 RELEASES = [
     (name, release)
     for name in preset_names("stack")
