@@ -37,10 +37,16 @@ def test_a_release_sets_keys_where_the_plan_does_not(name: str, release: dict) -
     )
 
 
+@pytest.mark.parametrize("name", preset_names("stack"))
+def test_a_precision_that_is_left_out_is_the_one_that_it_becomes(name: str) -> None:
+    found = _load(name)
+    again = _load(name, training__precision=found.get("training.precision"))
+    assert again.get("training.bytes") == found.get("training.bytes")
+
+
 def test_months_choose_releases() -> None:
     kernels = [
         _load(f"transformers-trainer@{month}").get("training.optimizer_kernel")
         for month in ("2023-06", "2024-01", "2025-09")
     ]
     assert kernels == ["loop", "foreach", "fused"]
-    assert _load("torchtune").get("parallelism.zero") in (0, 3)

@@ -360,13 +360,14 @@ def _get_why(row: Row) -> str:
     return Elsewhere(row["elsewhere"]) if "elsewhere" in row else row.get("why", "no key for it")
 
 
-#: What holds of all: a configuration is of a training run, whoever makes it. Which kernels a plan
-#: counts with is an assumption; what follows from others is no key.
+#: What holds of all: a configuration is of a training run, whoever makes it. Which kernels or
+#: stack a plan counts with is an assumption; what follows from others is no key.
 OF_ALL: tuple[Row, ...] = (
     {"training.mode": {"only": "train", "why": "the configuration is of a training run"}},
     {
         "hears": [
             KERNELS,
+            "training.stack",
             "training.distributed_optimizer",
             "training.output_tokens",
             *filter_keys(FOLLOWING),

@@ -213,9 +213,12 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
 
 def add_stack(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Name the stack of a framework in a plan read from its file, if there is one and it runs what
-    the file says; keys of the file come before those of the stack."""
+    the file says; keys of the file come before those of the stack, and a file says how weights are
+    sharded."""
     stack = aliases.find_preset("stack", name, source.preset_names("stack"))
+    zero = build_plan(schema.validate(source.load(document), "plan")).get("parallelism.zero")
     named = {**document, "training": {"stack": stack, **document["training"]}}
+    named["parallelism"] = {"zero": zero, **document.get("parallelism", {})}
     try:
         build_plan(schema.validate(source.load(named), "plan"))
     except PlanError:
