@@ -179,7 +179,7 @@ def list_aliases() -> list[tuple[str, str, str]]:
     """List every alias: where it is understood, what it means, and its spellings."""
     rows = [
         (kind, name, ", ".join(map(str, words)))
-        for kind in ("accelerator", "cluster", "model", "precision")
+        for kind in ("accelerator", "cluster", "model", "precision", "stack")
         for name, words in iter_aliases(kind)
     ]
     rows += [("model on the Hub", name, page) for page, name in on_the_hub().items()]
