@@ -25,7 +25,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans.error_bands import REST
 from planner.questions import loading
-from planner.results.verdict import VERDICTS, decide_state
+from planner.results.verdict import VERDICTS, decide_state, is_within_capacity
 
 Record = dict[str, Any]
 
@@ -110,10 +110,8 @@ def verdicts(*files: Path) -> list[Record]:
 
 
 def _decide_state(evaluation: Evaluation) -> str:
-    needed, capacity, left = (
-        evaluation.value(f"memory.{name}") for name in ("needed", "capacity", "headroom_p95")
-    )
-    return decide_state(bool(needed <= capacity), True, bool(left >= 0))
+    fits, left = is_within_capacity(evaluation.value), evaluation.value("memory.headroom_p95")
+    return decide_state(bool(fits), True, bool(left >= 0))
 
 
 def decided(records: Iterable[Record]) -> list[list[str]]:

@@ -350,9 +350,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
         solved = result.questions.answers
         answers += [f"ANSWER  {side}: {one.name}: {one.sentence}" for one in solved]
         results.append(_find_answer(result))
-        report = results[-1].to_json()
-        report["plan"] = {**report["plan"], "document": text}  # two plans, not one that changed
-        reports.append(report)
+        reports.append(results[-1].to_json())
     found = diff.diff_results(texts[0], texts[1], reports[0], reports[1])
     lead = [*_list_left_out(*quick.list_ignored(texts[0])[1:]), *lead]
     timed = all(one.plan.get("training.tokens") for one in results)

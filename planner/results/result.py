@@ -29,7 +29,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import in_turn, intervals
 from planner.results.inputs import Input, list_inputs
-from planner.results.verdict import decide_state
+from planner.results.verdict import decide_state, is_within_capacity
 
 if TYPE_CHECKING:
     import sympy
@@ -240,8 +240,7 @@ class Result(Shown):
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
             return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
-        fits = bool(self["memory.needed"].number <= self["memory.capacity"].number)
-        fits = fits and not self.exceeds_host
+        fits = bool(is_within_capacity(lambda name: self[name].number)) and not self.exceeds_host
         shaped = self.plan.model is not None
         safe = fits and shaped and self["memory.headroom_p95"].number >= 0
         state = decide_state(fits, shaped, bool(safe))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
@@ -35,6 +36,22 @@ VERDICTS = {
 }  # fmt: skip
 #: The predicate of a plan that does not fit.
 (UNFIT, _) = VERDICTS["no"].says
+
+
+#: What a device holds however little the allocator keeps, and what it may hold.
+NEEDED, CAPACITY = "memory.needed", "memory.capacity"
+
+
+def is_within_capacity(value_of: Callable[[str], Any]) -> Any:
+    """Decide whether live tensors and the runtime are within the capacity of a device.
+
+    Args:
+        value_of: gives a quantity in bytes by its id, as a number or as an array of any shape.
+
+    Returns:
+        A truth value; an array where the quantities are.
+    """
+    return value_of(NEEDED) <= value_of(CAPACITY)
 
 
 def decide_state(fits: bool | None, shaped: bool, safe: bool) -> str:

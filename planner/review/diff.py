@@ -126,9 +126,10 @@ class Diff:
 
     @cached_property
     def one_plan(self) -> bool:
-        """Whether both sides are one document, at two times."""
-        names = ((side.get("plan") or {}).get("document") for side in self.sides)
-        return len({Path(str(name)).name for name in names}) == 1
+        """Whether both sides are one document, at two times; of what is none, of one name."""
+        documents = ((side.get("plan") or {}).get("document") for side in self.sides)
+        names = zip(documents, (self.old, self.new), strict=True)
+        return len({Path(document or name).name for document, name in names}) == 1
 
     @cached_property
     def _kept(self) -> set[str]:

@@ -28,7 +28,6 @@ from planner.plans.plan import NAMED, about, set_auto_layout, variant
 from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import check_questions, evaluate
 from planner.report.answer import (
-    CAPACITY,
     COST,
     PROCESS,
     Overview,
@@ -41,7 +40,7 @@ from planner.report.answer import (
 from planner.report.layout import DAYS, STEP, trim_key
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
-from planner.results.verdict import UNFIT
+from planner.results.verdict import CAPACITY, NEEDED, UNFIT, is_within_capacity
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -63,8 +62,6 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-#: What must be within the capacity of a device for a plan to run at all.
-NEEDED = "memory.needed"
 #: Kinds of controls whose choices are all visible; those that would not fit are marked.
 BESIDE = ("segments", "sizes")
 
@@ -455,7 +452,7 @@ def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
                 other = evaluate_near(
                     result.evaluation, variant(plan, {key: option}), (NEEDED, CAPACITY, PROCESS)
                 )
-                if other.value(NEEDED) > other.value(CAPACITY):
+                if not is_within_capacity(other.value):
                     process = gib(other.value(PROCESS))
                     said[format_option(option)] = f"{UNFIT}: {process} GiB"
             except Absent:

@@ -21,13 +21,13 @@ from planner.plans.layout import KERNELS, KEYS, pick_shown
 from planner.plans.plan import is_own_choice
 from planner.questions.studies.study import DAYS, StudySpec
 from planner.results import intervals
-from planner.results.verdict import decide_state
+from planner.results.verdict import CAPACITY, NEEDED, decide_state, is_within_capacity
 
 Array = NDArray[Any]
 COST = "cost.total"
 HOURS = "time.device_hours"
 MEMORY = "memory.process"
-NEEDED, CAPACITY, SURE = "memory.needed", "memory.capacity", "memory.headroom_p95"
+SURE = "memory.headroom_p95"
 USE = "time.mfu"
 #: The quantities that a comparison needs of every point, recorded or not.
 COMPARED = (DAYS, COST, HOURS, MEMORY, NEEDED, CAPACITY, SURE, USE)
@@ -189,8 +189,8 @@ class Points:
     @cached_property
     def fits(self) -> Array:
         """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
-        headroom = self.numbers[CAPACITY] - self.numbers[NEEDED]
-        return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
+        unknown = np.isnan(self.numbers[NEEDED] + self.numbers[CAPACITY])
+        return np.where(unknown, -1, is_within_capacity(self.numbers.__getitem__)).astype(np.int8)
 
     @cached_property
     def verdict(self) -> Array:
