@@ -20,6 +20,20 @@ CUT_OFF = """
   return words.getBoundingClientRect().right > box.getBoundingClientRect().right + 0.5;
 }).map(caption => caption.textContent)
 """
+#: Words beside numbers in full that go on in another line.
+BROKEN = """
+[...document.querySelectorAll('.digits th')].flatMap(head => {
+  const walk = document.createTreeWalker(head, NodeFilter.SHOW_TEXT), found = [];
+  for (let text = walk.nextNode(); text; text = walk.nextNode())
+    for (const word of text.data.matchAll(/[a-zA-Z_]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  return found;
+})
+"""
 PAGES = {
     "report": ("presets/llama70b_h100x1024.yaml", "--set", "parallelism=auto"),
     "search": ("search", "presets/mixtral8x7b_h100x1024.yaml"),
@@ -49,7 +63,7 @@ def test_captions_are_whole_on_a_phone(name: str, browser: Browser, tmp_path: Pa
     )  # fmt: skip
     browser.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     assert browser.run("document.querySelectorAll('caption, .note').length") > 1
-    assert browser.run(CUT_OFF) == []
+    assert browser.run(CUT_OFF) == browser.run(BROKEN) == []
     assert browser.run("document.documentElement.scrollWidth") <= WIDTH
 
 
