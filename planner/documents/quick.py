@@ -249,9 +249,11 @@ def split_alternatives(text: str) -> list[str]:
         pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
     for found in re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I):
         pairs.append((found, found[1], found[2]))
-    for found, *each in pairs if not _is_plan(text) else ():
+    whole = None if compared else _read_values(text)
+    for found, *each in pairs if whole is None else ():
         texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
-        if all(map(_is_plan, texts)):
+        plans = [*map(_read_values, texts)]
+        if None not in plans and plans[0] != plans[1]:
             return texts
     return [text]
 
@@ -268,11 +270,11 @@ def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     return found
 
 
-def _is_plan(text: str) -> bool:
-    """Return whether a text describes a plan."""
+def _read_values(text: str) -> Any:
+    """Return the plan of a text but its name; None where it asks."""
     with suppress(PlanError):
-        return bool(parse_quick(text))
-    return False
+        return parse_quick(text).plain() | {"name": ""}
+    return None
 
 
 def _blank(text: str, pieces: Iterable[Piece]) -> str:
@@ -968,6 +970,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
         said[BATCH] = Said(count, step.place, why)
     if (steps := said.pop("steps", None)) is not None:
+        _share_batch(said)
         if BATCH not in said and tuned:
             _assume_batch(said)
         if BATCH not in said:
@@ -1068,7 +1071,10 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
     if (rate := said.pop("network", None)) is None:
         device, count = said.get("cluster.accelerator"), said.get("cluster.devices")
         known = source.load({"extends": device.value}, kind="accelerator").data if device else {}
-        several = count and (count.value > 8 or {"fewest-devices", "cheapest"} & {*asked})
+        each = said.get("cluster.devices_per_node")
+        several = count and (
+            count.value > (each.value if each else 8) or {"fewest-devices", "cheapest"} & {*asked}
+        )
         if (
             several
             and "network" not in known

@@ -198,6 +198,7 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         ("7b on 64 h100 or 64 h200", ["7b on 64 h100  ", "7b on 64 h200 "]),
         ("7b on 8 h100 zero1 versus zero3", ["7b on 8 h100 zero1  ", "7b on 8 h100 zero3 "]),
         ("7b on 8 h100 vs fp8", ["7b on 8 h100 vs fp8"]),
+        ("compare zero3 and tp8, 7b 8 h100", ["compare zero3 7b 8 h100", "compare tp8, 7b 8 h100"]),
         ("7b at $2-3/h on 8 h100", ["7b at $2/h on 8 h100", "7b at $3/h on 8 h100"]),
         ("7b, between 8 and 16 h100", ["7b, 8 h100", "7b, 16 h100"]),
         ("fp8 slower than bf16? 7b 8 h100", ["fp8 slower ? 7b 8 h100", "slower bf16? 7b 8 h100"]),

@@ -44,6 +44,11 @@ def test_a_precision_that_is_left_out_is_the_one_that_it_becomes(name: str) -> N
     assert again.get("training.bytes") == found.get("training.bytes")
 
 
+@pytest.mark.parametrize("name", preset_names("stack"))
+def test_a_layout_is_found_for_each_stack(name: str) -> None:
+    assert _load(name, parallelism="auto").searched is not None
+
+
 def test_months_choose_releases() -> None:
     kernels = [
         _load(f"transformers-trainer@{month}").get("training.optimizer_kernel")

@@ -107,7 +107,8 @@ class Space:
         self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
-        self.start = {**self.base, **layout.UNDIVIDED}
+        first = {key: min(values) for key, values in runs.items() if key == "parallelism.zero"}
+        self.start = {**self.base, **layout.UNDIVIDED, **first}  # a stack may run no ZeRO-0
         #: The ZeRO stages that layouts report, and the recomputation modes.
         self.stages, self.recompute = (
             self.options.get(key, ROW[key].values) for key in layout.AXES
