@@ -30,7 +30,7 @@ MAX_SNAPSHOT, MOST_OPCODES, MOST_FRAMES = 128 * 10**6, 10**7, 100
 #: What a snapshot is, as faults say it.
 ALLOWED = "what torch.cuda.memory._dump_snapshot writes, or memory_snapshot() as JSON"
 #: A pickle inside a page of _memory_viz.
-_PAGE = re.compile(rb'(?s)<.*?"base64": ?"([A-Za-z0-9+/=]+)"')
+_PAGE = re.compile(rb'(?s)\s*<.*?"base64": ?"([A-Za-z0-9+/=]+)"')
 _SIZE = rf"([0-9]{{1,15}}(?:\.[0-9]{{1,9}})?) ?({'|'.join(ROWS['units'])})\b"
 _BEGIN = re.compile("|".join(f"({row['begins']})" for row in ROWS["errors"]).encode())
 
@@ -73,15 +73,15 @@ def read_failures(path: str | Path) -> list[Failure]:
         PlanError: it cannot be read, or has none.
     """
     text = files.read_bytes(path, MAX_BYTES, allowed="the text of an out-of-memory error")
-    failures: dict[Any, Failure] = {}
+    failures, line, counted = dict[Any, Failure](), 1, 0
     for begin in _BEGIN.finditer(text):
         start, form = begin.start(), ROWS["errors"][(begin.lastindex or 1) - 1]
         following = _BEGIN.search(text, begin.end(), start + LONGEST)
         message = text[start : following.start() if following else start + LONGEST]
         before = text[max(0, start - BEFORE) : start].rpartition(b"\n")[2]
-        place = Place(str(path), text.count(b"\n", 0, start) + 1)
+        line, counted = line + text.count(b"\n", counted, start), start
         words = (part.decode("utf-8", "replace") for part in (before, message))
-        failure = read_message(form, place, *words)
+        failure = read_message(form, Place(str(path), line), *words)
         key = str(failure.sizes) if failure.rank is None else failure.rank
         failures.setdefault((form["program"], failure.device, key), failure)
     if not failures:
@@ -121,8 +121,9 @@ def complete_sizes(printed: Mapping[str, list[Fraction]]) -> dict[str, Fraction]
     """
     sizes = {name: min(several) for name, several in printed.items() if name != "others"}
     others = list(printed.get("others", ()))
-    if "unallocated" in sizes:
-        sizes["reserved"] = sizes["live"] + sizes.pop("unallocated")
+    unallocated = sizes.pop("unallocated", None)
+    if unallocated is not None and "live" in sizes:
+        sizes["reserved"] = sizes["live"] + unallocated
     own = [one for one in others if one >= sizes.get("reserved", one + 1)]
     if own and "process" not in sizes:  # in a container PyTorch does not find its own number
         sizes["process"] = min(own)
@@ -131,7 +132,7 @@ def complete_sizes(printed: Mapping[str, list[Fraction]]) -> dict[str, Fraction]
         used = sizes["capacity"] - sizes["free"] - sum(others)
         sizes.setdefault("process", max(used, sizes["reserved"]))
     for name in {"live", "reserved", "process"} & sizes.keys():
-        sizes[name] += sizes["requested"]
+        sizes[name] += sizes.get("requested", 0)
     return {**sizes, "others": sum(others, Fraction(0))} if others else sizes
 
 

@@ -22,8 +22,8 @@ from planner.results.allocations import Allocation, list_allocations
 from planner.results.improvements import find_fixes
 from planner.results.result import Result, evaluate_plan
 
-#: Rows of a table and further failures that are printed at most.
-MOST = 5
+#: Rows of a table and further failures that are printed, and failures that data have, at most.
+MOST, MOST_FAILURES = 5, 100
 #: Bytes: the unit of blocks; up to SMALL, PyTorch asks the device for one SEGMENT, below LARGE for
 #: ten of them, else for a multiple (c10/cuda/CUDACachingAllocator.cpp).
 UNIT, SMALL, LARGE, SEGMENT = 512, 2**20, 10 * 2**20, 2 * 2**20
@@ -87,14 +87,15 @@ def describe_request(failure: Failure, matches: list[Row]) -> str:
     wanted, live = (format_cell("", failure.sizes.get(name)) for name in ("requested", "live"))
     text = "A device" if failure.device is None else f"GPU {failure.device}"
     if "requested" not in failure.sizes:
-        says = failure.form.get("says", f"{text} has {live} allocated; no request failed")
-        return f"{failure.form['program']}: {says}"
+        own = f"{text} has {live} allocated; no failed request is known"
+        return str(failure.form.get("says", own))
+    text += f" has no room for {wanted}"
     if not matches:
-        return f"{text} asked for {wanted}; {failure.form['says']}"
+        return f"{text}; {failure.form['says']}"
     ties = [row["tensor"] for row in matches if row["rank"] == matches[0]["rank"]]
     unlike = ", which no planned tensor has; the nearest is" if matches[0]["difference"] else ":"
     tensors = " or ".join(ties[:2]) + (f" or {len(ties) - 2} others" if ties[2:] else "")
-    return f"{text} asked for {wanted}{unlike} {tensors}; phase: {matches[0]['phase']}"
+    return f"{text}{unlike} {tensors}; phase: {matches[0]['phase']}"
 
 
 def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[Row], str]:
@@ -118,7 +119,7 @@ def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[R
     largest = max(more, key=lambda name: more[name])
     means = ROWS["parts"].get(largest, {"means": "none, as far as the error has sizes"})["means"]
     process, capacity = (result[f"memory.{one}"].text() for one in ("process", "capacity"))
-    reason = f"The plan needs {process} of {capacity}; largest difference: {means}"
+    reason = f"{result.plan.name} needs {process} of {capacity}; largest difference: {means}"
     causes = explain_gap(result, "memory.total", more["live"], 2) if largest == "live" else []
     return rows, "; ".join([reason.replace("SIZE", format_cell("", more[largest])), *causes])
 
@@ -126,31 +127,41 @@ def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[R
 def match_blocks(alive: list[Allocation], failure: Failure) -> Row:
     """Match the blocks of a snapshot with planned tensors by size, and of equal ones by what their
     frames say; return tables of what is planned, and of what is not."""
-    left, rest = defaultdict[int, list[str]](list), Counter[tuple[int, str, str]]()
+    left, rest = defaultdict[int, Counter[str]](Counter), Counter[tuple[int, str, str]]()
     roles: dict[str, Row] = {
         one.role: {"for": one.role, "planned": Fraction(0), "run": 0} for one in alive
     }
     for one in alive:
         roles[one.role]["planned"] += one.get_total()
-        left[round_sizes(one.bytes)[0]] += [one.role] * one.copies
+        left[round_sizes(one.bytes)[0]][one.role] += one.copies
     for size, role, frame in failure.blocks:
-        if planned := left[size]:
-            best = planned.pop(planned.index(role) if role in planned else -1)
+        if free := [planned for planned, count in left[size].items() if count]:
+            best = role if role in free else free[0]
+            left[size][best] -= 1
             roles[best]["run"] += size
         else:
             rest[size, role, frame] += 1
-    unplanned: list[Row] = [
-        {
-            "count": numbers.exact_text(count),
-            "each": size,
-            "together": size * count,
-            "for": role,
-            "frame": frame,
-        }
-        for (size, role, frame), count in rest.items()
-    ]
-    unplanned.sort(key=lambda row: -row["together"])
+    heads = ("count", "each", "together", "for", "frame")
+    rows = [(numbers.exact_text(n), one[0], one[0] * n, *one[1:]) for one, n in rest.items()]
+    rows.sort(key=lambda row: -row[2])
+    unplanned = [dict(zip(heads, row, strict=True)) for row in rows]
     return {"blocks": [*roles.values()], "blocks that are not planned": unplanned}
+
+
+def diagnose(result: Result, phases: Phases, failure: Failure) -> Row:
+    """Explain a failure beside the plan, as data with a list for each table."""
+    is_tensor = "requested" in failure.sizes and "says" not in failure.form
+    matches = match_request(result, phases, failure) if is_tensor else []
+    rows, reason = compare_parts(result, failure.sizes)
+    tree = {"program": failure.form["program"], "rank": failure.rank, "device": failure.device}
+    tree |= {"place": str(failure.place), "text": describe_request(failure, matches)}
+    tree |= {"reason": reason, "memory with the request": rows}
+    tree |= {"planned tensors nearest in size": matches}
+    if failure.blocks:
+        near = min(phases, key=lambda name: measure_gap(phases[name], failure))
+        same = bool(matches) and not matches[0]["difference"]
+        tree |= match_blocks(phases[matches[0]["born"] if same else near], failure)
+    return tree
 
 
 def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: str) -> str:
@@ -166,32 +177,28 @@ def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: st
         PlanError: a file cannot be read, has no failure, or is of a run with more devices.
     """
     failures = read_failures(text) if text is not None else [read_snapshot(snapshot or "")]
-    devices, result, trees = plan.get("cluster.devices"), evaluate_plan(plan), list[Row]()
+    devices, result = plan.get("cluster.devices"), evaluate_plan(plan)
+    for one in failures:
+        if (one.rank or 0) >= (devices or math.inf):
+            message = f"rank {one.rank} of a plan with {devices} devices"
+            raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
     names = [entry.name for entry in result.list_entries("phase")]
     phases: Phases = {name: [] for name in names}
     for tensor in list_allocations(result):
         for name in names[names.index(tensor.born) : names.index(tensor.freed) + 1]:
             phases[name].append(tensor)
-    for one in failures:
-        if (one.rank or 0) >= (devices or math.inf):
-            message = f"rank {one.rank} of a plan with {devices} devices"
-            raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
-        tensors = "requested" in one.sizes and "says" not in one.form
-        matches = match_request(result, phases, one) if tensors else []
-        rows, reason = compare_parts(result, one.sizes)
-        tree = {"program": one.form["program"], "rank": one.rank, "device": one.device}
-        tree |= {"place": str(one.place), "text": describe_request(one, matches), "reason": reason}
-        tree |= {"memory with the request": rows, "planned tensors nearest in size": matches}
-        if one.blocks:
-            near = min(phases, key=lambda name: measure_gap(phases[name], one))
-            near = matches[0]["born"] if matches and not matches[0]["difference"] else near
-            tree |= match_blocks(phases[near], one)
-        trees.append(tree)
+    trees = [diagnose(result, phases, one) for one in failures[:MOST_FAILURES]]
     sizes = failures[0].sizes
     lacking = sizes.get("requested", Fraction(0)) - sizes.get("free", 0)
     advice = find_fixes(plan, lacking=max(float(lacking), 0))
+    capacity = result["memory.capacity"].number
     fixes = advice and [
-        {"change": format_changes(fix.changes, plan.get), **fix.to_json()}
+        {
+            "change": format_changes(fix.changes, plan.get),
+            "process": capacity - Fraction(fix.headroom),
+            "slowdown": fix.slowdown,
+            "set": dict(fix.changes),
+        }
         for fix in advice.remedies
     ]
     data = {"plan": plan.name, "failures": trees, "changes that fit": fixes}
@@ -201,7 +208,7 @@ def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: st
 def render_failures(tree: Row, form: str) -> str:
     """Render failures as text or md: the first with its tables, others in a line."""
     first, *others = tree["failures"]
-    words = [f"OUT OF MEMORY  {tree['plan']}", f"{first['text']}.", f"{first['reason']}."]
+    words = [f"{first['text']}.", f"{first['reason']}."]
     words += [f"{one['place']}: {one['text']}." for one in others[:MOST]]
     if tree["changes that fit"] == []:
         words += ["No change of one or two settings frees enough."]

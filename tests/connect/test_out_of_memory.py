@@ -1,5 +1,6 @@
 """Out-of-memory errors and memory snapshots beside plans."""
 
+import base64
 import json
 import math
 import pickle
@@ -34,7 +35,7 @@ def test_errors_as_people_paste_them(row: dict[str, Any], tmp_path: Path) -> Non
     assert sizes == pytest.approx(row["sizes"], abs=1e-3)
 
 
-@pytest.mark.parametrize("form", ["text", "pickle", "json"])
+@pytest.mark.parametrize("form", ["text", "pickle", "json", "page"])
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_path: Path) -> None:
     plan, file = loading.load(path), tmp_path / form
@@ -62,7 +63,10 @@ def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_
         event = {"action": "oom", "size": blocks[0]["size"], "device_free": 0}
         event["size"] = math.ceil(tensors[0].bytes / 512) * 512
         tree = {"segments": [segment], "device_traces": [[event]]}
-        file.write_bytes(pickle.dumps(tree) if form == "pickle" else json.dumps(tree).encode())
+        raw = json.dumps(tree).encode() if form == "json" else pickle.dumps(tree)
+        if form == "page":
+            raw = b'\n<html>[{"base64": "%s"}]</html>' % base64.b64encode(raw + b"\0\0")
+        file.write_bytes(raw)
     words = (str(file), None) if form == "text" else (None, str(file))
     (found,) = json.loads(explain_failure(plan, *words, "json"))["failures"]
     nearest = found["planned tensors nearest in size"]
