@@ -47,8 +47,8 @@ class Failure(NamedTuple):
         sizes: bytes, those that are known: requested; live, reserved and process, each with the
             request; others (other processes), free, capacity.
         rounding: bytes by which the request may differ from the printed one.
-        blocks: of a snapshot, those that tensors use: bytes, what its frames say that it is for,
-            and its innermost frame.
+        blocks: of a snapshot, those that tensors use: bytes of the tensor, what its frames say that
+            it is for, and its innermost frame.
     """
 
     form: Mapping[str, Any]
@@ -184,14 +184,16 @@ def _select_device(tree: Any, place: Place) -> Failure:
     largest = max(segments, key=lambda one: _read_size(one, "total_size"), default={})
     device, event = events[-1] if events else (_read_size(largest, "device"), {})
     own = [segment for segment in segments if segment["device"] == device]
-    used = (one for segment in own for one in segment["blocks"])
-    blocks = [_read_block(one) for one in used if one["state"] == "active_allocated"]
+    blocks = (one for segment in own for one in segment["blocks"])
+    used = [one for one in blocks if one["state"] == "active_allocated"]
     names = {"requested": "size", "free": "device_free"} if event else {}
     sizes = {name: Fraction(_read_size(event, key)) for name, key in names.items()}
     wanted = sizes.get("requested", Fraction(0))
-    sizes["live"] = wanted + sum(size for size, *_ in blocks)
+    sizes["live"] = wanted + sum(_read_size(one, "size") for one in used)
     sizes["reserved"] = wanted + sum(_read_size(one, "total_size") for one in own)
-    return Failure(ROWS["errors"][0], place, None, device, sizes, Fraction(0), blocks)
+    return Failure(
+        ROWS["errors"][0], place, None, device, sizes, Fraction(0), [*map(_read_block, used)]
+    )
 
 
 def _read_block(tree: Mapping[str, Any]) -> tuple[int, str, str]:
@@ -200,9 +202,11 @@ def _read_block(tree: Mapping[str, Any]) -> tuple[int, str, str]:
     lines = (last.get("frames") or [])[:MOST_FRAMES]
     frames = [":".join((one["filename"], one["name"])) for one in lines]
     text = "\n".join(frames)
-    roles = (row["role"] for row in ROWS["frames"] if re.search(row["frame"], text))
-    inner = [*(one for one in frames if ".py:" in one), *frames, "no frames recorded"]
-    return _read_size(tree, "size"), next(roles, ""), inner[0]
+    role = next((row for row in ROWS["frames"] if re.search(row["frame"], text)), None)
+    inner = [one for one in frames if ".py:" in one]
+    inner += [one for one in frames if role and re.search(role["frame"], one)]
+    size = _read_size({"requested_size": tree["size"], **tree}, "requested_size")
+    return size, role["role"] if role else "", (inner or frames or [""])[0].partition("(")[0]
 
 
 def _read_size(tree: Mapping[str, Any], key: str) -> int:

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 Phases = Mapping[str, list[Allocation]]
 
 
-def round_sizes(size: Fraction) -> tuple[int, int]:
+def round_sizes(size: int | Fraction) -> tuple[int, int]:
     """Return the bytes of the block that PyTorch uses for a tensor, and those that it asks the
     device for if no block is free."""
     block = math.ceil(size / UNIT) * UNIT
@@ -48,6 +48,22 @@ def measure_gap(alive: list[Allocation], failure: Failure) -> Fraction:
     """Measure by how many bytes what is alive differs from the live tensors of a failure."""
     planned = sum((one.get_total() for one in alive), Fraction(0))
     return abs(planned - failure.sizes.get("live", planned))
+
+
+def list_phases(result: Result) -> dict[str, list[Allocation]]:
+    """List the tensors that are alive in each phase of a step; a parameter's master weight and each
+    of its optimizer states are tensors of their own."""
+    names = [entry.name for entry in result.list_entries("phase")]
+    phases: dict[str, list[Allocation]] = {name: [] for name in names}
+    size = {name: result.plan.get(f"training.bytes.{name}") or 0 for name in ("master", "state")}
+    held = size["master"] + result["memory.optimizer.per_parameter"].number
+    states = max(round(held / size["state"]), 1) if size["state"] else 1
+    for one in list_allocations(result):
+        if one.role == "optimizer states":
+            one = one._replace(copies=one.copies * states, bytes=one.bytes / states)
+        for name in names[names.index(one.born) : names.index(one.freed) + 1]:
+            phases[name].append(one)
+    return phases
 
 
 def match_request(result: Result, phases: Phases, failure: Failure) -> list[Row]:
@@ -134,10 +150,16 @@ def match_blocks(alive: list[Allocation], failure: Failure) -> Row:
     for one in alive:
         roles[one.role]["planned"] += one.get_total()
         left[round_sizes(one.bytes)[0]][one.role] += one.copies
-    for size, role, frame in failure.blocks:
-        if free := [planned for planned, count in left[size].items() if count]:
+
+    def is_late(block: tuple[int, str, str]) -> tuple[bool, str]:
+        """Rank blocks that say what they are for first, and those that say something else last."""
+        return not left[round_sizes(block[0])[0]][block[1]], block[1]
+
+    for size, role, frame in sorted(failure.blocks, key=is_late):
+        same = left[round_sizes(size)[0]]
+        if free := [planned for planned, count in same.items() if count]:
             best = role if role in free else free[0]
-            left[size][best] -= 1
+            same[best] -= 1
             roles[best]["run"] += size
         else:
             rest[size, role, frame] += 1
@@ -182,11 +204,7 @@ def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: st
         if (one.rank or 0) >= (devices or math.inf):
             message = f"rank {one.rank} of a plan with {devices} devices"
             raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
-    names = [entry.name for entry in result.list_entries("phase")]
-    phases: Phases = {name: [] for name in names}
-    for tensor in list_allocations(result):
-        for name in names[names.index(tensor.born) : names.index(tensor.freed) + 1]:
-            phases[name].append(tensor)
+    phases = list_phases(result)
     trees = [diagnose(result, phases, one) for one in failures[:MOST_FAILURES]]
     sizes = failures[0].sizes
     lacking = sizes.get("requested", Fraction(0)) - sizes.get("free", 0)

@@ -13,8 +13,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.connect.out_of_memory import read_failures, read_snapshot
 from planner.questions import loading
-from planner.report.out_of_memory import explain_failure
-from planner.results.allocations import list_allocations
+from planner.report.out_of_memory import explain_failure, list_phases
 from planner.results.result import evaluate_plan
 from tests.conftest import ROOT, read_data
 
@@ -40,15 +39,14 @@ def test_errors_as_people_paste_them(row: dict[str, Any], tmp_path: Path) -> Non
 def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_path: Path) -> None:
     plan, file = loading.load(path), tmp_path / form
     try:
-        tensors = sorted(list_allocations(evaluate_plan(plan)), key=lambda one: -one.bytes)
+        phases = list_phases(evaluate_plan(plan))
     except PlanError:  # a model that is given by its size
         return
-    names = [phase.name for phase in evaluate_plan(plan).list_entries("phase")]
-    now = names.index(tensors[0].born)
-    alive = [one for one in tensors if names.index(one.born) <= now <= names.index(one.freed)]
-    live = sum((one.get_total() for one in alive), Fraction(0)) - tensors[0].bytes
+    tensor = max((one for alive in phases.values() for one in alive), key=lambda one: one.bytes)
+    alive = phases[tensor.born]
+    live = sum((one.get_total() for one in alive), Fraction(0)) - tensor.bytes
     if form == "text":
-        sizes = [f"{float(size / 2**20):.2f} MiB" for size in (tensors[0].bytes, live)]
+        sizes = [f"{float(size / 2**20):.2f} MiB" for size in (tensor.bytes, live)]
         text = (
             "CUDA out of memory. Tried to allocate {} (GPU 0; {} already allocated; 0 bytes free)"
         )
@@ -57,11 +55,11 @@ def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_
         blocks = [
             {"size": math.ceil(one.bytes / 512) * 512, "state": "active_allocated", "frames": []}
             for one in alive
-            for _ in range(one.copies - (one is tensors[0]))
+            for _ in range(one.copies - (one is tensor))
         ]
         segment = {"total_size": math.ceil(live), "blocks": blocks, "segment_pool_id": (0, 0)}
-        event = {"action": "oom", "size": blocks[0]["size"], "device_free": 0}
-        event["size"] = math.ceil(tensors[0].bytes / 512) * 512
+        size = math.ceil(tensor.bytes / 512) * 512
+        event = {"action": "oom", "size": size, "device_free": 0}
         tree = {"segments": [segment], "device_traces": [[event]]}
         raw = json.dumps(tree).encode() if form == "json" else pickle.dumps(tree)
         if form == "page":
@@ -71,9 +69,29 @@ def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_
     (found,) = json.loads(explain_failure(plan, *words, "json"))["failures"]
     nearest = found["planned tensors nearest in size"]
     nearest = [one for one in nearest if one["rank"] == nearest[0]["rank"]]
-    same = {"bytes": float(tensors[0].bytes), "difference": 0, "born": tensors[0].born}
+    same = {"bytes": float(tensor.bytes), "difference": 0, "born": tensor.born}
     assert any(one.items() >= same.items() for one in nearest)
     assert not found.get("blocks that are not planned")
+
+
+def test_the_blocks_of_a_public_run_are_its_states(tmp_path: Path) -> None:
+    row, file = DATA["snapshot"], tmp_path / "snapshot"
+    blocks = []
+    for count, size, frame in row["blocks"]:
+        frames = (
+            [dict(zip(("filename", "name"), frame.split(":", 1), strict=True))] if frame else []
+        )
+        block = {"state": "active_allocated", "size": -(-size // 512) * 512, "frames": frames}
+        blocks += [{**block, "requested_size": size}] * count
+    file.write_text(json.dumps([{"total_size": 7235174400, "blocks": blocks}]))
+    plan = loading.load({"name": "CS336 medium", **row["plan"]})
+    (found,) = json.loads(explain_failure(plan, None, str(file), "json"))["failures"]
+    sums = {one["for"]: one for one in found["blocks"]}
+    steps = 4 * (24 * 9 + 3 - 1)  # that AdamW of PyTorch counts on the device; a scalar is as large
+    for role, more in {"weights": 0, "gradients": 0, "optimizer states": steps}.items():
+        assert sums[role]["run"] == sums[role]["planned"] - more > 10**9
+    rest = {one["each"]: int(one["count"]) for one in found["blocks that are not planned"]}
+    assert rest == row["not_planned"]
 
 
 @pytest.mark.parametrize(("raw", "fault"), DATA["faults"])
