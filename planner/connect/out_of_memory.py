@@ -4,6 +4,9 @@ pickle, as JSON or in a page of ``_memory_viz``.
 
 A pickle is a program. Only one whose opcodes all make numbers, text, lists, mappings or tuples of
 numbers is loaded: what names a module, calls or refers to something else is refused before.
+
+Of a text, LONGEST bytes of a message are read, and BEFORE it, where the rank may stand; of a
+snapshot MAX_SNAPSHOT bytes, MOST_OPCODES of its pickle and MOST_FRAMES of a block.
 """
 
 from __future__ import annotations
@@ -23,14 +26,10 @@ from planner.base.numbers import exact_text
 from planner.connect.logs import MAX_BYTES
 
 ROWS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
-#: Bytes of a message at most, and before it, where the rank may stand.
 LONGEST, BEFORE = 2000, 200
-#: Bytes of a snapshot, opcodes of its pickle and frames of a block at most.
 MAX_SNAPSHOT, MOST_OPCODES, MOST_FRAMES = 128 * 10**6, 10**7, 100
-#: What a snapshot is, as faults say it.
 ALLOWED = "what torch.cuda.memory._dump_snapshot writes, or memory_snapshot() as JSON"
-#: A pickle inside a page of _memory_viz.
-_PAGE = re.compile(rb'(?s)\s*<.*?"base64": ?"([A-Za-z0-9+/=]+)"')
+_PAGE = re.compile(rb'(?s)\s*<.*?"base64": ?"([A-Za-z0-9+/=]+)"')  # of _memory_viz
 _SIZE = rf"([0-9]{{1,15}}(?:\.[0-9]{{1,9}})?) ?({'|'.join(ROWS['units'])})\b"
 _BEGIN = re.compile("|".join(f"({row['begins']})" for row in ROWS["errors"]).encode())
 
@@ -85,9 +84,9 @@ def read_failures(path: str | Path) -> list[Failure]:
         key = str(failure.sizes) if failure.rank is None else failure.rank
         failures.setdefault((form["program"], failure.device, key), failure)
     if not failures:
-        message_of = "no out-of-memory error" if text.strip() else "the text is empty"
+        wrong = "no out-of-memory error" if text.strip() else "the text is empty"
         names = ", ".join(dict.fromkeys(row["program"] for row in ROWS["errors"]))
-        raise PlanError(Fault(message_of, Place(str(path)), f"an error of {names}"))
+        raise PlanError(Fault(wrong, Place(str(path)), f"an error of {names}"))
     return sorted(failures.values(), key=lambda one: "requested" not in one.sizes)
 
 
@@ -103,24 +102,23 @@ def read_message(form: Mapping[str, Any], place: Place, before: str, message: st
     printed, rounding = dict[str, list[Fraction]](), Fraction(0)
     for name, pattern in form.get("fields", {}).items():
         spaced = pattern.replace(" ", r"\s+").replace("SIZE", _SIZE)
-        for one in re.finditer(spaced, message):
-            digits, unit = filter(None, one.groups())
-            printed.setdefault(name, []).append(Fraction(digits) * ROWS["units"][unit])
-            if name == "requested":
-                rounding = Fraction(ROWS["units"][unit], 2 * 10 ** len(digits.partition(".")[2]))
+        pairs = [tuple(filter(None, one.groups())) for one in re.finditer(spaced, message)]
+        printed[name] = [Fraction(digits) * ROWS["units"][unit] for digits, unit in pairs]
+        for digits, unit in pairs if name == "requested" else ():
+            rounding = Fraction(ROWS["units"][unit], 2 * 10 ** len(digits.partition(".")[2]))
     ranks, devices = re.findall(ROWS["rank"], before), re.findall(ROWS["device"], message)
     rank, device = (int(one[0]) if one else None for one in (ranks[-1:], devices))
     return Failure(form, place, rank, device, complete_sizes(printed), rounding)
 
 
-def complete_sizes(printed: Mapping[str, list[Fraction]]) -> dict[str, Fraction]:
+def complete_sizes(printed: dict[str, list[Fraction]]) -> dict[str, Fraction]:
     """Derive the sizes of a failure from those of its message.
 
     Args:
         printed: bytes by name, in the order of the message.
     """
-    sizes = {name: min(several) for name, several in printed.items() if name != "others"}
-    others = list(printed.get("others", ()))
+    others = printed.pop("others", [])
+    sizes = {name: min(several) for name, several in printed.items() if several}
     unallocated = sizes.pop("unallocated", None)
     if unallocated is not None and "live" in sizes:
         sizes["reserved"] = sizes["live"] + unallocated

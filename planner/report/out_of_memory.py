@@ -1,5 +1,10 @@
 """A request for memory that failed, beside the plan: the tensor that it was for, where the memory
-went that the plan did not count on, and the changes that free enough."""
+went that the plan did not count on, and the changes that free enough.
+
+Of tables, text has the first MOST rows, without the columns DATA; data have MOST_FAILURES failures.
+Blocks of PyTorch's allocator have multiples of UNIT bytes; up to SMALL it asks the device for one
+SEGMENT, below LARGE for ten of them, else for a multiple (c10/cuda/CUDACachingAllocator.cpp).
+"""
 
 from __future__ import annotations
 
@@ -22,17 +27,10 @@ from planner.results.allocations import Allocation, list_allocations
 from planner.results.improvements import find_fixes
 from planner.results.result import Result, evaluate_plan
 
-#: Rows of a table and further failures that are printed, and failures that data have, at most.
 MOST, MOST_FAILURES = 5, 100
-#: Bytes: the unit of blocks; up to SMALL, PyTorch asks the device for one SEGMENT, below LARGE for
-#: ten of them, else for a multiple (c10/cuda/CUDACachingAllocator.cpp).
+DATA = ("rank", "quantity", "born", "set", "headroom", "at_worst")
 UNIT, SMALL, LARGE, SEGMENT = 512, 2**20, 10 * 2**20, 2 * 2**20
-#: Columns that only data have.
-DATA = ("rank", "quantity", "born", "set")
-
-#: A row of a table, by column; or a tree of plain data.
 Row = dict[str, Any]
-#: The tensors that are alive in each phase of a step, by its name.
 Phases = Mapping[str, list[Allocation]]
 
 
@@ -53,11 +51,10 @@ def measure_gap(alive: list[Allocation], failure: Failure) -> Fraction:
 def list_phases(result: Result) -> dict[str, list[Allocation]]:
     """List the tensors that are alive in each phase of a step; a parameter's master weight and each
     of its optimizer states are tensors of their own."""
-    names = [entry.name for entry in result.list_entries("phase")]
-    phases: dict[str, list[Allocation]] = {name: [] for name in names}
-    size = {name: result.plan.get(f"training.bytes.{name}") or 0 for name in ("master", "state")}
-    held = size["master"] + result["memory.optimizer.per_parameter"].number
-    states = max(round(held / size["state"]), 1) if size["state"] else 1
+    phases: dict[str, list[Allocation]] = {one.name: [] for one in result.list_entries("phase")}
+    names, get = [*phases], result.plan.get
+    state, held = get("training.bytes.state"), result["memory.optimizer.per_parameter"].number
+    states = max(round((held + (get("training.bytes.master") or 0)) / state), 1) if state else 1
     for one in list_allocations(result):
         if one.role == "optimizer states":
             one = one._replace(copies=one.copies * states, bytes=one.bytes / states)
@@ -80,7 +77,7 @@ def match_request(result: Result, phases: Phases, failure: Failure) -> list[Row]
         the tensor is born.
     """
     rows, wanted = dict[Any, Row](), failure.sizes.get("requested", Fraction(0))
-    first, last = next(iter(phases)), next(reversed([*phases]))
+    first, *_, last = (*phases, *phases)
     for entry in result.list_entries("phase"):
         gap = measure_gap(phases[entry.name], failure)
         for one in phases[entry.name]:
@@ -103,8 +100,8 @@ def describe_request(failure: Failure, matches: list[Row]) -> str:
     wanted, live = (format_cell("", failure.sizes.get(name)) for name in ("requested", "live"))
     text = "A device" if failure.device is None else f"GPU {failure.device}"
     if "requested" not in failure.sizes:
-        own = f"{text} has {live} allocated; no failed request is known"
-        return str(failure.form.get("says", own))
+        text += f" has {live} allocated; no failed request is known"
+        return str(failure.form.get("says", text))
     text += f" has no room for {wanted}"
     if not matches:
         return f"{text}; {failure.form['says']}"
@@ -141,21 +138,17 @@ def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[R
 
 
 def match_blocks(alive: list[Allocation], failure: Failure) -> Row:
-    """Match the blocks of a snapshot with planned tensors by size, and of equal ones by what their
-    frames say; return tables of what is planned, and of what is not."""
+    """Match the blocks of a snapshot with planned tensors of their size: first those that say what
+    they are for, last those that say something else; return tables of what is planned, and of what
+    is not."""
     left, rest = defaultdict[int, Counter[str]](Counter), Counter[tuple[int, str, str]]()
-    roles: dict[str, Row] = {
-        one.role: {"for": one.role, "planned": Fraction(0), "run": 0} for one in alive
-    }
+    roles = dict[str, Row]()
     for one in alive:
-        roles[one.role]["planned"] += one.get_total()
+        row = roles.setdefault(one.role, {"for": one.role, "planned": 0, "run": 0})
+        row["planned"] += one.get_total()
         left[round_sizes(one.bytes)[0]][one.role] += one.copies
-
-    def is_late(block: tuple[int, str, str]) -> tuple[bool, str]:
-        """Rank blocks that say what they are for first, and those that say something else last."""
-        return not left[round_sizes(block[0])[0]][block[1]], block[1]
-
-    for size, role, frame in sorted(failure.blocks, key=is_late):
+    is_late = {one: not left[round_sizes(one[0])[0]][one[1]] for one in failure.blocks}
+    for size, role, frame in sorted(failure.blocks, key=lambda one: (is_late[one], one[1])):
         same = left[round_sizes(size)[0]]
         if free := [planned for planned, count in same.items() if count]:
             best = role if role in free else free[0]
@@ -165,8 +158,9 @@ def match_blocks(alive: list[Allocation], failure: Failure) -> Row:
             rest[size, role, frame] += 1
     heads = ("count", "each", "together", "for", "frame")
     rows = [(numbers.exact_text(n), one[0], one[0] * n, *one[1:]) for one, n in rest.items()]
-    rows.sort(key=lambda row: -row[2])
-    unplanned = [dict(zip(heads, row, strict=True)) for row in rows]
+    unplanned = [
+        dict(zip(heads, row, strict=True)) for row in sorted(rows, key=lambda row: -row[2])
+    ]
     return {"blocks": [*roles.values()], "blocks that are not planned": unplanned}
 
 
@@ -177,8 +171,7 @@ def diagnose(result: Result, phases: Phases, failure: Failure) -> Row:
     rows, reason = compare_parts(result, failure.sizes)
     tree = {"program": failure.form["program"], "rank": failure.rank, "device": failure.device}
     tree |= {"place": str(failure.place), "text": describe_request(failure, matches)}
-    tree |= {"reason": reason, "memory with the request": rows}
-    tree |= {"planned tensors nearest in size": matches}
+    tree |= {"reason": reason, "memory with the request": rows, "nearest planned tensors": matches}
     if failure.blocks:
         near = min(phases, key=lambda name: measure_gap(phases[name], failure))
         same = bool(matches) and not matches[0]["difference"]
@@ -206,18 +199,11 @@ def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: st
             raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
     phases = list_phases(result)
     trees = [diagnose(result, phases, one) for one in failures[:MOST_FAILURES]]
-    sizes = failures[0].sizes
-    lacking = sizes.get("requested", Fraction(0)) - sizes.get("free", 0)
-    advice = find_fixes(plan, lacking=max(float(lacking), 0))
-    capacity = result["memory.capacity"].number
-    fixes = advice and [
-        {
-            "change": format_changes(fix.changes, plan.get),
-            "process": capacity - Fraction(fix.headroom),
-            "slowdown": fix.slowdown,
-            "set": dict(fix.changes),
-        }
-        for fix in advice.remedies
+    wanted, free = (failures[0].sizes.get(name, 0) for name in ("requested", "free"))
+    advice = find_fixes(plan, lacking=max(float(wanted - free), 0))
+    remedies = [one.to_json() for one in advice.remedies] if advice else None
+    fixes = remedies and [
+        {"change": format_changes(one["set"], plan.get), **one} for one in remedies
     ]
     data = {"plan": plan.name, "failures": trees, "changes that fit": fixes}
     return as_json(data) if form == "json" else render_failures(data, form)
@@ -234,16 +220,13 @@ def render_failures(tree: Row, form: str) -> str:
     for name, rows in {**first, "changes that fit": tree["changes that fit"]}.items():
         if isinstance(rows, list) and rows:
             heads = [head for head in rows[0] if head not in DATA]
-            cells = [
-                [one_line(format_cell(head, row[head])) for head in heads] for row in rows[:MOST]
-            ]
+            cells = [[format_cell(head, row[head]) for head in heads] for row in rows[:MOST]]
             tables.append(Table("", [name, *heads[1:]], cells))
     if form == "md":
         return render_md("out_of_memory.md.jinja", words=words, tables=tables)
-    lines = [one_line(line) for line in words]
     for table in tables:
-        lines += ["", *columns([list(map(str, row)) for row in (table.head, *table.rows)])]
-    return "\n".join(lines) + "\n"
+        words += ["", *columns([list(map(str, row)) for row in (table.head, *table.rows)])]
+    return "".join(f"{one_line(line)}\n" for line in words)
 
 
 def format_cell(head: str, value: Any) -> str:
@@ -251,4 +234,4 @@ def format_cell(head: str, value: Any) -> str:
     if head == "slowdown" and value is not None:
         return numbers.text(Fraction(value) - 1, style="change")
     sign = "+" if head == "difference" and value > 0 else ""
-    return sign + numbers.text(value, "bytes")
+    return sign + one_line(numbers.text(value, "bytes"))

@@ -67,7 +67,7 @@ def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_
         file.write_bytes(raw)
     words = (str(file), None) if form == "text" else (None, str(file))
     (found,) = json.loads(explain_failure(plan, *words, "json"))["failures"]
-    nearest = found["planned tensors nearest in size"]
+    nearest = found["nearest planned tensors"]
     nearest = [one for one in nearest if one["rank"] == nearest[0]["rank"]]
     same = {"bytes": float(tensor.bytes), "difference": 0, "born": tensor.born}
     assert any(one.items() >= same.items() for one in nearest)
