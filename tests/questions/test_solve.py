@@ -56,7 +56,7 @@ def test_lecture() -> None:
     rows = {row.case: row for row in questions.ask(naive(), "largest-model").extra["closed"]}
     assert rows["capacity of the datasheet, fp32 adamw"].value == 40 * 10**9
     driver = rows["capacity that the driver reports, fp32 adamw"].value
-    assert driver == Fraction(8 * 81559 * 2**20, 16)
+    assert driver == Fraction(8 * 81079 * 2**20, 16)
     assert "capacity of the datasheet, bf16 adamw" in rows
 
 
