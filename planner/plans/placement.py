@@ -14,7 +14,8 @@ PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradien
 
 def fill_shares(draft: Draft) -> None:
     """Set the shares of weights, gradients and optimizer states on the host: those that are given,
-    else as much as the update of the weights there needs; check that they agree."""
+    else as much as the update of the weights there needs; check that they agree. Weights on the
+    host are fetched layer by layer, as ZeRO-3 gathers them."""
     shares, needed, why = draft.data["training"]["offload"], False, "none without training.offload"
     for key, because in (
         (PARAMETERS, "weights on the host are updated there"),
@@ -28,6 +29,15 @@ def fill_shares(draft: Draft) -> None:
         if key != GRADIENTS:
             shares[name] = share * 1
         needed, why = share > 0, because
+    zero, layout = "parallelism.zero", draft.get("parallelism")
+    if not shares["parameters"] or layout["zero"] == 3:
+        return
+    own = draft.document
+    stated = own.find_origin(zero.split(".")).kind != "default" and own.get(zero) == layout["zero"]
+    if stated and own.held is None:  # and no search changes it
+        wrong = f"weights on the host are fetched by layers, not with {zero} {layout['zero']}"
+        draft.fault(PARAMETERS, wrong, "false, or zero: 3")
+    layout["zero"], draft.derived[zero] = 3, "3 where weights lie on the host"
 
 
 def check_step(draft: Draft) -> None:

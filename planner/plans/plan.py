@@ -254,6 +254,7 @@ def _set_lengths(draft: Draft) -> None:
 
 def _check_choices(draft: Draft) -> None:
     """Check choices that may contradict each other."""
+    placement.fill_shares(draft)
     layout, training = draft.get("parallelism"), draft.get("training")
     stage, why = layout["zero"], "true where parallelism.zero is above 0"
     given = draft.default("training.distributed_optimizer", stage >= 1, why)
@@ -268,7 +269,6 @@ def _check_choices(draft: Draft) -> None:
         wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     _set_offload(draft)
-    placement.fill_shares(draft)
     placement.check_step(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
         wrong = "eager attention runs in 16 bit"
@@ -393,13 +393,9 @@ def _reset_idle(draft: Draft, model: Model | None) -> None:
         return
     copies = max(layout["data"] * layout["context"], layout.get("expert_data") or 1)
     idle: dict[str, Any] = {}
-    fetched = draft.get(placement.PARAMETERS) > 0
-    if fetched and layout["zero"] != 3:
-        wrong = (
-            f"weights on the host are fetched by layers, not with parallelism.zero {layout['zero']}"
-        )
-        draft.fault(placement.PARAMETERS, wrong, "false, or zero: 3")
-    if layout["zero"] == 0 or (copies == layout["replicate"] and not fetched):
+    if layout["zero"] == 0 or (
+        copies == layout["replicate"] and not draft.get(placement.PARAMETERS)
+    ):
         idle["zero"], idle["replicate"] = 0, 1
     if layout["pipeline"] == 1 and training["schedule"] != "own" and not layout.get("stages"):
         idle["virtual_pipeline"], idle["schedule"] = 1, "1f1b"
