@@ -393,9 +393,8 @@ def _reset_idle(draft: Draft, model: Model | None) -> None:
         return
     copies = max(layout["data"] * layout["context"], layout.get("expert_data") or 1)
     idle: dict[str, Any] = {}
-    if layout["zero"] == 0 or (
-        copies == layout["replicate"] and not draft.get(placement.PARAMETERS)
-    ):
+    alone = copies == layout["replicate"] and not draft.get(placement.PARAMETERS)
+    if layout["zero"] == 0 or alone:
         idle["zero"], idle["replicate"] = 0, 1
     if layout["pipeline"] == 1 and training["schedule"] != "own" and not layout.get("stages"):
         idle["virtual_pipeline"], idle["schedule"] = 1, "1f1b"

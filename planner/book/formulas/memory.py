@@ -22,62 +22,53 @@ gradients_live = in_bytes(
     r"M_{g,\sigma\varphi}",
     "gradients on one device of a stage in a phase",
     attribution="gradients",
-    source="PyTorch (gradients are set to none after each step)",
     per="stage phase",
 )
-gradients_live.by(
-    "Megatron-LM (one gradient buffer for the whole run)",
-    gradients="persistent",
-    phase=("loss", "backward", "first", "gradients", "step"),
-).equals(memory_states.gradients_stage, "The buffer is there in every phase.")
 gradients_live.by("nothing is trained", phase="serving").equals(0, "None.")
 
+_each, _all = memory_states.gradients_component, memory_states.gradients_stage
 #: What the micro-batches before left: nothing in the first one.
-_summed = minimum(1, micro_batches - 1) * memory_states.gradients_stage
-_of_head = sum_on_stage(Sum(memory_states.gradients_component, "component"), part="head")
-_of_layers = Sum(copies_on_stage * memory_states.gradients_component, "component", layers=True)
-_WHOLE, _ANY = (0, 1, 2), (0, 1, 2, 3)
-_FIRST = "in the first micro-batch; all of them from the second one on."
-_kept: tuple[tuple[Any, Any, Any, str], ...] = (
-    ("loss", _ANY, _summed, f"None yet {_FIRST}"),
-    ("backward", 3, _summed, f"None yet (the head's are whole, among the buffers) {_FIRST}"),
-    ("backward", _WHOLE, maximum(_summed, _of_head), f"Those of the head {_FIRST}"),
-    (
-        "first",
-        _WHOLE,
-        maximum(_summed, _of_layers + _of_head),
-        f"Those of layers and head {_FIRST}",
-    ),
-    ("first", 3, maximum(_summed, _of_layers), f"Those of the layers {_FIRST}"),
-    ("gradients", _WHOLE, memory_states.gradients_stage, "All of them."),
-    ("gradients", 3, maximum(_summed, _of_layers), f"Those of the layers {_FIRST}"),
-    ("step", _ANY, memory_states.gradients_stage, "All of them."),
-)
-for _phase, _zero, _value, _why in _kept:
-    gradients_live.where(gradients="fresh", phase=_phase, zero=_zero).equals(_value, _why)
-
-LEAVING = (
-    "torchtune, training/memory.py (OptimizerInBackwardWrapper); DeepSpeed, stage_1_and_2.py "
-    "(cpu_offload); PyTorch FSDP2, _fsdp_param.py (CPUOffloadPolicy)"
-)
-_each = memory_states.gradients_component
+_summed = minimum(1, micro_batches - 1) * _all
+_of_head = sum_on_stage(Sum(_each, "component"), part="head")
+_of_layers = Sum(copies_on_stage * _each, "component", layers=True)
+_summed_or_both = maximum(_summed, _of_layers + _of_head)
+_of_root = sum_on_stage(Sum(_each, "component"), layers=False)
 #: A tied matrix has its gradient when the embedding has added its part.
 _of_tied = sum_on_stage(Sum(_each, "component", shared=True))
 _of_weight = max_on_stage(Max(_each, "component"), layers=True)
-_last = max_on_stage(Max(_each, "component"), layers=False)
-_of_root = sum_on_stage(Sum(_each, "component"), layers=False)
-for _phase, _zero, _value, _why in (
-    ("loss", _ANY, 0, "None yet, and none of micro-batches before."),
-    ("backward", _WHOLE, _of_tied, "A tied head's, which waits for the embedding's part."),
-    ("first", _WHOLE, _of_tied + _of_weight, "That of one weight, and a tied head's."),
-    ("gradients", _WHOLE, _last, "The last one, of the embedding."),
-    ("step", _WHOLE, 0, "None."),
-    (("backward", "gradients"), 3, 0, "Whole ones are among the buffers; shards have left."),
-    ("first", 3, max_on_stage(Sum(_each, "component"), layers=True), "The shards of one layer."),
-    ("step", 3, _of_root, "Shards of the root's group (embedding and head), reduced last."),
-):
-    gradients_live.by(LEAVING, gradients="passing", phase=_phase, zero=_zero).equals(
-        _value, f"{_why} Others leave, to the update or to the host, as soon as they are made."
+_of_layer = max_on_stage(Sum(_each, "component"), layers=True)
+_FIRST = "in the first micro-batch; all of them from the second one on."
+_GONE = "Others leave, to the update or to the host, as soon as they are made."
+_WHOLE, _ANY = (0, 1, 2), (0, 1, 2, 3)
+_PHASES = ("loss", "backward", "first", "gradients", "step")
+#: Whether one buffer holds them for the whole run, or they are made anew and kept, or leave.
+_SOURCES = {
+    "persistent": "Megatron-LM (one gradient buffer for the whole run)",
+    "fresh": "PyTorch (gradients are set to none after each step)",
+    "passing": "torchtune, training/memory.py (OptimizerInBackwardWrapper); DeepSpeed, "
+    "stage_1_and_2.py (cpu_offload); PyTorch FSDP2, _fsdp_param.py (CPUOffloadPolicy)",
+}
+_rows: tuple[tuple[str, Any, Any, Any, str], ...] = (
+    ("persistent", _PHASES, _ANY, _all, "The buffer is there in every phase."),
+    ("fresh", "loss", _ANY, _summed, f"None yet {_FIRST}"),
+    ("fresh", "backward", 3, _summed, f"None yet (the head's are whole, in the buffers) {_FIRST}"),
+    ("fresh", "backward", _WHOLE, maximum(_summed, _of_head), f"Those of the head {_FIRST}"),
+    ("fresh", "first", _WHOLE, _summed_or_both, f"Those of layers and head {_FIRST}"),
+    ("fresh", ("first", "gradients"), 3, maximum(_summed, _of_layers), f"Of layers {_FIRST}"),
+    ("fresh", "gradients", _WHOLE, _all, "All of them."),
+    ("fresh", "step", _ANY, _all, "All of them."),
+    ("passing", "loss", _ANY, 0, "None yet, and none of micro-batches before."),
+    ("passing", "backward", _WHOLE, _of_tied, f"A tied head's, which waits for more. {_GONE}"),
+    ("passing", "first", _WHOLE, _of_tied + _of_weight, f"One weight's, a tied head's. {_GONE}"),
+    ("passing", "gradients", _WHOLE, max_on_stage(Max(_each, "component"), layers=False), _GONE),
+    ("passing", "step", _WHOLE, 0, "None."),
+    ("passing", ("backward", "gradients"), 3, 0, f"Whole ones are in the buffers. {_GONE}"),
+    ("passing", "first", 3, _of_layer, f"The shards of one layer. {_GONE}"),
+    ("passing", "step", 3, _of_root, f"Shards of embedding and head, reduced last. {_GONE}"),
+)
+for _kept, _phase, _zero, _value, _why in _rows:
+    gradients_live.by(_SOURCES[_kept], gradients=_kept, phase=_phase, zero=_zero).equals(
+        _value, _why
     )
 
 # -- the peak -----------------------------------------------------------------------------------

@@ -557,13 +557,12 @@ offload = seconds_of_part(
 offload.where(offload=False).equals(0, "They stay on the device.")
 
 of_link = partial(seconds_of_part, source=f"{INFINITY}; PyTorch, CPUOffloadPolicy")
-fetch = of_link(
-    "time.part.fetch", "t_fet", "a layer's weights on their way from the host, for one pass"
-).equals(f_w * Sum(held_weights, "component") / B_host, "The device's shard of them.")
+#: The device's shard of a layer's weights on its way from the host, for one pass.
+_fetch = f_w * Sum(held_weights, "component") / B_host
 away = of_link(
     "time.part.offload.away", "t_off^F", "copies to and from the host beside the forward pass"
 ).equals(
-    maximum(f_off * kept_layer / B_host, fetch),
+    maximum(f_off * kept_layer / B_host, _fetch),
     "Activations leave, weights arrive; the link has its rate in each direction.",
 )
 back = of_link(
@@ -571,7 +570,7 @@ back = of_link(
 )
 _leave = f_g * k_g * Sum(trained / state_ranks, "component") / B_host
 for _again, _fetched, _why in (
-    ({"reshard": True, "fixed": False}, fetch, "and weights once more"),
+    ({"reshard": True, "fixed": False}, _fetch, "and weights once more"),
     ({"reshard": False, "fixed": False}, 0, "weights are still there"),
     ({"fixed": True}, 0, "weights need no second pass"),
 ):
