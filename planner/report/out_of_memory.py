@@ -130,7 +130,7 @@ def compare_parts(result: Result, sizes: Mapping[str, Fraction]) -> tuple[list[R
             row = {"part": part["title"], "planned": planned, "run": sizes[name]}
             rows.append({**row, "difference": gaps[name]})
     largest = max(more, key=lambda name: more[name])
-    means = ROWS["parts"].get(largest, {"means": "none, as far as the error has sizes"})["means"]
+    means = ROWS["parts"].get(largest, {"means": "none that its sizes show"})["means"]
     process, capacity = (result[f"memory.{one}"].text() for one in ("process", "capacity"))
     reason = f"{result.plan.name} needs {process} of {capacity}; largest difference: {means}"
     causes = explain_gap(result, "memory.total", more["live"], 2) if largest == "live" else []

@@ -104,3 +104,15 @@ def test_what_is_no_snapshot_is_one_fault(raw: str, fault: str, tmp_path: Path) 
     assert message.message.startswith(
         f"no memory snapshot, or cut off: {fault}"
     ) and "\n" not in str(message)
+
+
+@pytest.mark.parametrize(("text", "fault"), DATA["texts"])
+def test_a_text_of_another_run_is_one_fault(text: str, fault: str, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text(text)
+    with pytest.raises(PlanError) as error:
+        explain_failure(
+            loading.load(ROOT / "presets/gpt2small_hgx-h100.yaml"), str(file), None, "md"
+        )
+    (message,) = error.value.faults
+    assert message.message == fault and message.place and message.place.file == str(file)
