@@ -7,22 +7,22 @@ adds up to ``memory.live`` of each phase exactly, whatever the formulas are.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
+from math import ceil
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
-from planner.book.quantity import Quantity
-from planner.engine.evaluate import Absent, Entry, Evaluation
+from planner.engine.evaluate import Entry, Evaluation
 from planner.engine.graph import LEAVES
 from planner.engine.run import pick_operands
 from planner.results.result import Result
 
-#: Axes whose entries are single tensors, and the units of their sizes.
-FINEST, SIZES = ("component", "tensor"), ("bytes", "parameters")
+#: Units and axes of quantities of single tensors.
+FINEST = (("bytes", "component"), ("bytes", "tensor"), ("parameters", "component"))
 
 
 class Allocation(NamedTuple):
@@ -69,40 +69,42 @@ def list_allocations(result: Result, stage: Entry | None = None) -> tuple[Alloca
         PlanError: the memory of the plan cannot be computed.
     """
     evaluation, phases = result.evaluation, result.list_entries("phase")
-    try:
-        evaluation.value("memory.stage")
-    except Absent as absent:
-        raise PlanError(Fault(f"allocations cannot be listed: {absent.reason}")) from None
-    stage = stage or max(
-        result.list_entries("stage"),
-        key=lambda one: evaluation.value("memory.peak", {"stage": one}),
-    )
-    breakdown, names = Breakdown(evaluation), [phase.name for phase in phases]
+    stage = stage or find_fullest(result)
     counts: dict[Allocation, list[Fraction]] = defaultdict(lambda: [Fraction(0)] * len(phases))
     for number, phase in enumerate(phases):
         place = evaluation.instance("memory.live", {"stage": stage, "phase": phase})
         evaluation.evaluate_node(place)
-        for tensor, count in breakdown.walk(place):
+        for tensor, count in Breakdown(evaluation).walk(place, Allocation("", "", "", "", None)):
             counts[tensor][number] += count
     return tuple(
-        tensor._replace(
-            copies=math.ceil(count),
-            bytes=tensor.bytes * count / math.ceil(count),
-            born=names[born],
-            freed=names[freed],
-        )
+        tensor._replace(copies=ceil(count), bytes=tensor.bytes * count / ceil(count), **lifetime)
         for tensor, by_phase in counts.items()
-        for count, born, freed in list_lifetimes(by_phase)
+        for count, lifetime in list_lifetimes(by_phase, [phase.name for phase in phases])
     )
 
 
-def list_lifetimes(counts: Sequence[Fraction]) -> Iterator[tuple[Fraction, int, int]]:
-    """Yield how many tensors are alive from which phase to which, where so many are in each."""
+def find_fullest(result: Result) -> Entry:
+    """Return the stage with the largest peak.
+
+    Raises:
+        PlanError: the memory of the plan cannot be computed.
+    """
+    value, absent = result.evaluation.value, result["memory.stage"].absent
+    if absent is not None:
+        raise PlanError(Fault(f"allocations cannot be listed: {absent}"))
+    return max(result.list_entries("stage"), key=lambda one: value("memory.peak", {"stage": one}))
+
+
+def list_lifetimes(
+    counts: Sequence[Fraction], phases: Sequence[str]
+) -> Iterator[tuple[Fraction, dict[str, str]]]:
+    """Yield how many tensors are born and freed in which phases, where so many are in each."""
     for low, high in pairwise(sorted({Fraction(0), *counts})):
-        alive = [count >= high for count in counts]
-        for born, here in enumerate(alive):
-            if here and not (born and alive[born - 1]):
-                yield high - low, born, born + [*alive[born:], False].index(False) - 1
+        alive = (count >= high for count in counts)
+        for here, run in groupby(zip(alive, phases, strict=True), itemgetter(0)):
+            names = [phase for _, phase in run]
+            if here:
+                yield high - low, {"born": names[0], "freed": names[-1]}
 
 
 class Breakdown:
@@ -111,107 +113,90 @@ class Breakdown:
     def __init__(self, evaluation: Evaluation) -> None:
         self.book, self.values = evaluation.book, evaluation.values
         self.nodes = evaluation.graph.nodes
-        self._divisible: dict[int, bool] = {}
 
     def walk(
-        self, place: int, count: Any = 1, scale: Any = 1, within: Allocation | None = None
+        self, place: int, within: Allocation, copies: Any = 1, scale: Any = 1
     ) -> Iterator[tuple[Allocation, Fraction]]:
         """Yield the tensors that a node is the sum of, and how many of each.
 
         Args:
             place: the node.
-            count: how often it is taken.
-            scale: bytes of one unit of it.
             within: the innermost quantity around it, without lifetime.
+            copies: how often it is taken.
+            scale: bytes of one unit of it.
         """
         (operation, arguments), value = self.nodes[place], self.values[place]
-        if not count * scale * value:
+        if not copies * scale * value:
             return
         if operation == "quantity":
             within = self.describe(place, within)
-        if operation == "quantity" and not self.is_finest(place):
-            inner = [(arguments[0], count, scale)]
+        if operation == "quantity" and self.find_unit(place) not in FINEST:
+            yield from self.walk(arguments[0], within, copies, scale)
         elif operation == "add" and all(self.values[one] >= 0 for one in arguments):
-            inner = [(one, count, scale) for one in arguments]
+            for one in arguments:
+                yield from self.walk(one, within, copies, scale)
         elif operation != "quantity" and self.is_divisible(place):
-            inner = [self.select_operand(operation, arguments, count, scale)]
+            chosen, copies, scale = self.select_operand(operation, arguments, copies, scale)
+            yield from self.walk(chosen, within, copies, scale)
         else:
-            assert within is not None
-            yield within._replace(bytes=Fraction(scale * value)), Fraction(count)
-            return
-        for one in inner:
-            yield from self.walk(*one, within)
+            yield within._replace(bytes=Fraction(scale * value)), Fraction(copies)
 
-    def describe(self, place: int, within: Allocation | None) -> Allocation:
+    def describe(self, place: int, within: Allocation) -> Allocation:
         """Describe what a quantity sums; ``within`` describes the quantity around it."""
-        quantity, entries = self.find_quantity(place), self.nodes[self.nodes[place][1][1]][1][0][1]
-        assert quantity is not None
-        role = within.role if within and within.role else quantity.attribution
+        name, entries = self.nodes[self.nodes[place][1][1]][1][0]
+        quantity = self.book.quantities[name]
+        role = within.role or quantity.attribution
         entry = entries[0] if entries and entries[0].axis != "stage" else None
-        if within is not None and quantity.unit != "bytes":  # parameters, of what has bytes
+        if quantity.unit != "bytes":  # parameters, of what has bytes
             quantity = self.book.quantities[within.quantity]
         title = quantity.title
-        if entry is not None and entry.axis in FINEST:
-            kind = {"component": f", {title if role == 'buffers' else role}"}.get(entry.axis, "")
-            title = f"{entry.title or entry.name}{kind}"
+        if entry is not None and entry.axis in ("component", "tensor"):
+            kind = f", {title if role == 'buffers' else role}"
+            title = f"{entry.title or entry.name}{kind if entry.axis == 'component' else ''}"
         part = entry.around.get("part") if entry else None
         path, layer = entry.path if entry else "", part.name if part else None
         return Allocation(quantity.id, path, title, role, layer)
 
     def select_operand(
-        self, operation: str, arguments: Sequence[int], count: Any, scale: Any
+        self, operation: str, arguments: Sequence[int], copies: Any, scale: Any
     ) -> tuple[int, Any, Any]:
-        """Return the operand that decides an operation, with its count and scale."""
-        if operation not in ("mul", "div"):
-            wanted = {"max": max, "min": min}.get(operation)
-            if wanted is None:
-                return pick_operands(operation, arguments, self.values)[-1], count, scale
-            numbers = [self.values[one] for one in arguments]
-            return arguments[numbers.index(wanted(numbers))], count, scale
+        """Return the operand that decides an operation, with its copies and scale."""
+        if operation == "pick":
+            return pick_operands(operation, arguments, self.values)[-1], copies, scale
+        if operation in ("max", "min"):
+            select = max if operation == "max" else min
+            return select(arguments, key=self.values.__getitem__), copies, scale
         (chosen,) = (one for one in arguments if self.is_divisible(one))
         for one in arguments:
             value = Fraction(self.values[one])
             if one != chosen and operation == "div":
                 scale /= value
-            elif one != chosen and (self.is_size(one) or value.denominator > 1):
+            elif one != chosen and (self.find_unit(one)[0] == "bytes" or value.denominator > 1):
                 scale *= value
             elif one != chosen:
-                count *= value
-        return chosen, count, scale
+                copies *= value
+        return chosen, copies, scale
 
-    def find_quantity(self, place: int) -> Quantity | None:
-        """Return the quantity whose value a node is; None of other nodes."""
+    def find_unit(self, place: int) -> tuple[str, str]:
+        """Return the unit of an input, a quantity or a sum, and the finest axis of a quantity."""
         operation, arguments = self.nodes[place]
-        name = self.nodes[arguments[1]][1][0][0] if operation == "quantity" else None
-        return self.book.quantities[name] if name else None
-
-    def is_finest(self, place: int) -> bool:
-        """Decide whether a node is a quantity of single tensors."""
-        quantity = self.find_quantity(place)
-        return (
-            quantity is not None
-            and quantity.unit in SIZES
-            and bool({*quantity.per[-1:]} & {*FINEST})
-        )
-
-    def is_size(self, place: int) -> bool:
-        """Decide whether a node is a number of bytes."""
-        operation, arguments = self.nodes[place]
+        if operation == "quantity":
+            quantity = self.book.quantities[self.nodes[arguments[1]][1][0][0]]
+            return quantity.unit, quantity.per[-1] if quantity.per else ""
         if operation == "add":
-            return any(map(self.is_size, arguments))
+            return self.find_unit(arguments[0])[0], ""
         note = self.book.notation.get(arguments[0]) if operation == "input" else None
-        return getattr(note or self.find_quantity(place), "unit", "") == "bytes"
+        return note.unit if note else "", ""
 
     def is_divisible(self, place: int) -> bool:
-        """Decide whether a node is proportional to single tensors below it."""
-        if place not in self._divisible:
-            operation, arguments = self.nodes[place]
-            inner = [] if operation in LEAVES else [*map(self.is_divisible, arguments)]
-            if operation in ("mul", "div"):
-                found = sum(inner) == 1 and (operation == "mul" or inner[0])
-            elif operation == "quantity":
-                found = self.is_finest(place) or inner[0]
-            else:
-                found = operation in ("add", "max", "min", "pick") and any(inner)
-            self._divisible[place] = found
-        return self._divisible[place]
+        """Decide whether a node is proportional to tensors of layers below it."""
+        operation, arguments = self.nodes[place]
+        if operation == "quantity":
+            measured = self.find_unit(place)
+            return measured in (*FINEST, ("bytes", "part")) or (
+                measured[0] == "bytes" and self.is_divisible(arguments[0])
+            )
+        inner = [] if operation in LEAVES else [*map(self.is_divisible, arguments)]
+        if operation in ("mul", "div"):
+            return sum(inner) == 1 and (operation == "mul" or inner[0])
+        return operation in ("add", "max", "min", "pick") and any(inner)
