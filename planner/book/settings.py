@@ -10,38 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.base.errors import nearest
 
-#: Names of settings, by what they begin with: those without are of the entries of axes, or of what
-#: a plan and its implementation come to together.
-_NAMES = {
-    "": "adapted again bias block copies dummies experts final fixed frozen gradients group "
-    "grouped head head_workspace latent layers lora matmul matrix moment part phase picked "
-    "quantised recomputed remembers routed scan scored shared side split "
-    "streamed table tower towers type wide windowed",
-    "block.": "capped gated lone multiplied scaled sees",
-    "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
-    "energy.": "hosts_given pue_given",
-    "hidden ": "matrix",
-    "law.": "loss",
-    "model.": "shape",
-    "network.": "measured",
-    "parallelism.": "context_exchange data_overlap dispatcher reshard send_overlap sequence zero",
-    "run.": "finishes interrupted",
-    "time.": "accumulation assumed attention bias buckets casts context expert expert_tensor "
-    "experts_beside gathering host_update inputs_again offload pipeline replicas shards "
-    "stragglers_given switched systolic tensor tensor_overlap tiles torus",
-    "time.again.": "activation core_attention mlp moe norm operations some",
-    "training.": "attention attention_count attention_precision cuda_graphs early_stop "
-    "expert_kernels loss mode optimizer optimizer_kernel optimizer_matrices "
-    "optimizer_paged optimizer_step "
-    "partition_activations permute_fusion recompute schedule",
-    "training.muon.": "symmetric tensor_mode",
-    "training.lora.": "base checkpoint kernels",
-}
-NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())
+#: Names of settings.
+NAMES = tuple(
+    start + end
+    for start, ends in resources.read_yaml(Path(__file__).with_suffix(".yaml")).items()
+    for end in ends.split()
+)
 
 
 def _map_keywords() -> Mapping[str, str]:

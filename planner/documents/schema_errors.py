@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft7Validator, validators
 
-from planner.base import units
+from planner.base import resources, units
 from planner.base.errors import Fault, Place, nearest
 from planner.base.numbers import plain_text
 from planner.documents import aliases
@@ -17,21 +18,7 @@ from planner.documents.source import Document
 
 MOST_LISTED = 16
 
-_KINDS = {
-    "integer": "a whole number",
-    "number": "a number",
-    "string": "text",
-    "object": "a mapping",
-    "array": "a list",
-    "boolean": "true or false",
-    "null": "nothing",
-}
-_BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "more than",
-    "maximum": "at most",
-    "exclusiveMaximum": "less than",
-}
+_KINDS, _BOUNDS = resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 _SIZES = {
     f"{rule}{what}": f"{bound} {{}} {word}"
     for what, word in (("Items", "item"), ("Length", "character"), ("Properties", "key"))

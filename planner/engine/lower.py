@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.book.canonical import to_canonical
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula, agrees
@@ -17,15 +19,7 @@ from planner.engine.graph import LEAVES, Graph
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 #: Reasons why no formula applies, by the setting that excludes it.
-REASONS = {
-    "run.interrupted": "no interruption was counted (cluster.failures.count is 0)",
-    "run.finishes": "the run cannot finish: a restart (time.restart) takes more than eleven times "
-    "the time between interruptions (cluster.failures)",
-    "cluster.accelerator.peak.convention": "no peak of the training precision is known of the "
-    "accelerator (cluster.accelerator.peaks)",
-    "cluster.accelerator.peak_16.convention": "no 16-bit peak is known of the accelerator "
-    "(cluster.accelerator.peaks)",
-}
+REASONS: Mapping[str, str] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 class Absent(Exception):

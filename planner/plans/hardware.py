@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from planner.base import formats, resources, units
@@ -20,24 +21,9 @@ from planner.documents.references import preset_names
 from planner.plans.document import Draft, Plan
 from planner.plans.kernels import load_profile
 
-#: Number format of the matmuls under each precision recipe: that of the elements, whether or not
-#: blocks of them have a scale.
-FORMATS = {
-    "fp32": "fp32",
-    "bf16": "bf16",
-    "fp16": "fp16",
-    "fp8": "fp8",
-    "mxfp8": "fp8",
-    "mxfp4": "fp4",
-    "nvfp4": "fp4",
-    "bf16-pure": "bf16",
-}
-#: Under which names a datasheet has the peak of a recipe's products, the first that it has, where
-#: that is not the format: 8-bit units take block scales only where they are made for it, all 4-bit
-#: ones do.
-PEAKS = {"mxfp8": ("mxfp8",), "mxfp4": ("mxfp4", "fp4"), "nvfp4": ("nvfp4", "fp4")}
-#: Which document of presets/formats a recipe's inputs of products are in, where it is not its name.
-INPUTS = {"fp8": "fp8-e4m3", "bf16-pure": "bf16"}
+#: By precision recipe: the format of the matmuls, the names of their peak in a datasheet, and the
+#: document of presets/formats that their inputs are in.
+FORMATS, PEAKS, INPUTS = resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 #: Modules that selective recomputation can recompute (training.recompute_modules).
 CORE = "core_attention"
 MODULES = (CORE, "norm", "activation", "mlp", "moe")

@@ -24,22 +24,14 @@ from planner.report.answer import format_changes
 from planner.report.elements import Table
 from planner.report.report import render_md
 from planner.results.allocations import Allocation, list_allocations
+from planner.results.allocator import round_sizes
 from planner.results.improvements import find_fixes
 from planner.results.result import Result, evaluate_plan
 
 MOST, MOST_FAILURES = 5, 100
 DATA = ("rank", "quantity", "born", "set", "headroom", "at_worst")
-UNIT, SMALL, LARGE, SEGMENT = 512, 2**20, 10 * 2**20, 2 * 2**20
 Row = dict[str, Any]
 Phases = Mapping[str, list[Allocation]]
-
-
-def round_sizes(size: int | Fraction) -> tuple[int, int]:
-    """Return the bytes of the block that PyTorch uses for a tensor, and those that it asks the
-    device for if no block is free."""
-    block = math.ceil(size / UNIT) * UNIT
-    large = math.ceil(size / SEGMENT) * SEGMENT if size >= LARGE else 10 * SEGMENT
-    return block, large if block > SMALL else SEGMENT
 
 
 def measure_gap(alive: list[Allocation], failure: Failure) -> Fraction:

@@ -19,6 +19,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import ceil, inf
 from operator import itemgetter
 
@@ -31,6 +32,13 @@ from planner.results.result import Result
 UNIT, SMALL, LARGE, LARGE_UNIT = 512, 2**20, 10 * 2**20, 2 * 2**20
 #: Bytes of the segments of medium and of small requests, which are the pages of segments that grow.
 PAGES = (20 * 2**20, 2 * 2**20)
+
+
+def round_sizes(request: Fraction | int) -> tuple[int, int]:
+    """Return the bytes of the block for a request, and of the segment if no block is free."""
+    block = max(1, ceil(request / UNIT)) * UNIT
+    large = ceil(block / LARGE_UNIT) * LARGE_UNIT if block >= LARGE else PAGES[False]
+    return block, large if block > SMALL else PAGES[True]
 
 
 @dataclass(eq=False)
@@ -96,15 +104,15 @@ class Allocator:
         self.reserved = self.most_reserved = 0
         self.pools: dict[tuple[str, bool], Pool] = {}
 
-    def allocate(self, request: int, stream: str = "") -> tuple[Pool, int, int] | None:
+    def allocate(self, request: Fraction | int, stream: str = "") -> tuple[Pool, int, int] | None:
         """Allocate ``request`` bytes for a stream; return the pool, address and size of the block,
         None if there is no room, also after what is cached was returned."""
-        size = max(1, -(-request // UNIT)) * UNIT
+        size, segment = round_sizes(request)
         small = size <= SMALL
         pool = self.pools.setdefault((stream, small), Pool(PAGES[small]))
-        if pool.find_fit(size, self.expandable) is None and not self._grow(pool, size):
+        if pool.find_fit(size, self.expandable) is None and not self._grow(pool, size, segment):
             self.return_cache()
-            if not self._grow(pool, size):
+            if not self._grow(pool, size, segment):
                 return None
         address = pool.find_fit(size, self.expandable)
         assert address is not None
@@ -125,12 +133,11 @@ class Allocator:
                 if returned < size:
                     pool.add(address, size - returned)
 
-    def _grow(self, pool: Pool, size: int) -> bool:
-        """Reserve room for a block; return False if the device has none."""
-        page = LARGE_UNIT if size >= LARGE and not self.expandable else pool.page
-        if self.expandable and pool.top in pool.ends:
-            size -= pool.sizes[pool.ends[pool.top]]
-        added = -(-size // page) * page
+    def _grow(self, pool: Pool, size: int, added: int) -> bool:
+        """Reserve a segment for a block; return False if the device has no room."""
+        if self.expandable:
+            there = pool.sizes[pool.ends[pool.top]] if pool.top in pool.ends else 0
+            added = ceil((size - there) / pool.page) * pool.page
         if self.reserved + added > self.capacity:
             return False
         self.reserved += added
@@ -164,7 +171,7 @@ def run_allocator(result: Result, capacity: float = inf) -> tuple[Allocator, All
         for before in range(slot, start):
             for pool, address, size in freed.pop(before, ()):
                 pool.add(address, size)
-        slot, block = start, allocator.allocate(ceil(row.bytes), streams.get(row.quantity, ""))
+        slot, block = start, allocator.allocate(row.bytes, streams.get(row.quantity, ""))
         if block is None:
             return allocator, row
         freed[end].append(block)

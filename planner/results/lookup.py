@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
+from planner.base import resources
 from planner.base.errors import Fault, PlanError
 from planner.documents import aliases
 from planner.results.result import Quantity, Result
@@ -20,21 +22,8 @@ class KeyFigure(NamedTuple):
     id: str
 
 
-KEY_FIGURES = (
-    KeyFigure("Parameters", "parameters.total"),
-    KeyFigure("Training compute", "compute.training_flops"),
-    KeyFigure("Memory per device", "memory.process"),
-    KeyFigure("Cache of keys and values", "memory.cache"),
-    KeyFigure("Time of one step", "time.step_seconds"),
-    KeyFigure("Throughput", "time.tokens_per_second"),
-    KeyFigure("Model FLOPs utilisation", "time.mfu"),
-    KeyFigure("Time to the first token", "time.prefill_seconds"),
-    KeyFigure("Time of one further token", "time.decode_seconds"),
-    KeyFigure("Tokens generated", "time.decode_tokens_per_second"),
-    KeyFigure("Cost of a million tokens", "cost.million_output_tokens"),
-    KeyFigure("Training time", "time.training_days"),
-    KeyFigure("Cost", "cost.total"),
-    KeyFigure("Energy", "energy.total"),
+KEY_FIGURES = tuple(
+    KeyFigure(*row) for row in resources.read_yaml(Path(__file__).with_suffix(".yaml")).items()
 )
 MOST = 8  # candidates that are named
 LABELS = {row.id: row.label for row in KEY_FIGURES}

@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.display import as_json, clean, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import report_progress
@@ -37,14 +37,7 @@ ALIKE = 0.7
 FEW = 3
 #: Documents named for one plan.
 MOST_NAMED = 4
-WORDS = {
-    "changed": "changed",
-    "new": "new",
-    "removed": "removed",
-    "renamed": "renamed",
-    "invalid": "not valid",
-    "same": "as before",
-}
+WORDS: Mapping[str, str] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base import fault_formats, files, numbers
+from planner.base import fault_formats, files, numbers, resources
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import report_progress
@@ -36,15 +36,8 @@ ROUNDING = 1e-12
 #: Differences shown of a report, lines of all that drifted, where they are few, and how many times
 #: the lines of today's report are compared; of an old one more are none of its own.
 MOST, LINES, LONGER = 12, 25, 4
-#: What became of a report, and how a summary counts it.
-KINDS_SAID = {
-    "same": "unchanged",
-    "numbers": "numbers moved",
-    "wording": "wording moved, numbers agree",
-    "lost": "its plan is gone",
-    "missing": "no report of this plan",
-    "invalid": "its plan is no longer valid",
-}
+#: What became of a report, in words; and how a summary counts it.
+KINDS_SAID, SUMMED = resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 MISSED = "requirement"
 #: The rules that faults of reports are of.
 RULES = {
@@ -54,12 +47,6 @@ RULES = {
 }
 #: Differences that one fault tells.
 MOST_TOLD = 4
-SUMMED = {
-    "numbers": "in numbers",
-    "wording": "in wording only",
-    "lost": "without a plan",
-    "invalid": "with an invalid plan",
-}
 
 
 class Finding(NamedTuple):
