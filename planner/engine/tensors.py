@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import resources
 from planner.book import notation
-from planner.book.expressions import Expression, ceil, floor, make_number, minimum
-from planner.book.formulas import layout
-from planner.book.quantity import agrees
+from planner.book.expressions import make_number
+from planner.book.formula_text import FormulaTerm, make_term, parse_formula
+from planner.book.quantity import BOOK, agrees
 from planner.engine.evaluate import Entry
 from planner.plans import kernels
 from planner.plans.document import Block
@@ -22,71 +25,19 @@ from planner.plans.model import WIDE
 
 ONE = make_number(1)
 
-#: Elements of a row.
-WIDTHS: dict[str, Expression] = {
-    "hidden": notation.h,
-    "query": notation.a * notation.d_h,
-    "key": notation.a_kv * notation.d_h,
-    "value": notation.a_kv * notation.d_v,
-    "keys of all heads": notation.a * notation.d_h,
-    "values of all heads": notation.a * notation.d_v,
-    "attention output": notation.a * notation.d_v,
-    "key and value": notation.a_kv * notation.d_h + notation.a_kv * notation.d_v,
-    "query and key": notation.a * notation.d_h + notation.a_kv * notation.d_h,
-    "projections": notation.a * notation.d_h
-    + notation.a_kv * notation.d_h
-    + notation.a_kv * notation.d_v,
-    "heads": notation.a,
-    "kv heads": notation.a_kv,
-    "intermediate": notation.f,
-    "experts": notation.E,
-    "top k": notation.k,
-    "further gates": notation.n_gates * notation.f,
-    "expert intermediate": notation.f_e,
-    "shared intermediate": notation.f_s,
-    "query rank": notation.r_q,
-    "kv rank": notation.r_kv,
-    "rotary": notation.d_r,
-    "rotary head": notation.d_rot,
-    "vocabulary": layout.vocabulary.symbol,
-    "table": layout.vocabulary * notation.h,
-    # Of other mixers over tokens: what their input projection gives, and what passes between.
-    "mamba 1 projection": 2 * notation.m_in,
-    "mamba 1 selection": notation.r_dt + 2 * notation.n_st,
-    "mamba 2 projection": 2 * notation.m_in + 2 * notation.g_m * notation.n_st + notation.a_m,
-    "mamba inner": notation.m_in,
-    "delta query key value": 2 * notation.a_dk * notation.d_dk + notation.a_dv * notation.d_dv,
-    "delta value": notation.a_dv * notation.d_dv,
-    "delta chunk": notation.a_dv * notation.c_d,
-    "lightning": notation.a_l * notation.d_l,
-    "recurrence": notation.w_r,
-    "rwkv": notation.w_rw,
-    # Beside mixers: parts of the residual stream, a low-rank path, an embedding of each layer.
-    "streams": notation.n_alt * notation.h,
-    "hyper streams": notation.n_hyp * notation.h,
-    "compressed keys": notation.d_h,
-    "picked keys": minimum(notation.k_i, notation.s),
-    "picked compressed keys": minimum(notation.k_i, floor(notation.s / notation.r_c)),
-    "output ranks": notation.g_o * notation.r_o,
-    "augmented rank": notation.r_la,
-    "per-layer": notation.h_p,
-    "matrix inputs": notation.n_mat * notation.w_in,
-    "matrix outputs": notation.n_mat * notation.w_out,
-    "labels": notation.n_lab,
-    "one": ONE,
-}
-#: How many rows there are on one device before the split.
-ROWS: dict[str, Expression] = {
-    "tokens": layout.tokens.symbol,
-    "sequences": notation.b,
-    "scores": layout.tokens * notation.s,  # each token meets every key of its sequence
-    "routed": layout.routed.symbol,
-    "length": notation.s,
-    "all ranks": layout.tokens * notation.c,  # of context parallelism
-    "positions in 32s": notation.b * 32 * ceil(notation.s / (32 * notation.c)),
-    "once": ONE,
-    "chunk of the loss": layout.tokens / notation.n_lc,
-}
+
+def _resolve_name(name: str, at: int) -> FormulaTerm:
+    """Return the term of a symbol or a quantity; ``at`` is where it stands."""
+    symbols = {note.symbol.name: note for note in BOOK.notation.values()}
+    found = symbols.get(name) or BOOK.quantities[name]
+    return make_term(found.symbol, found.unit)
+
+
+#: Elements of a row, and how many rows there are on one device before the split, by name.
+WIDTHS, ROWS = (
+    {name: parse_formula(str(text), _resolve_name).tree for name, text in table.items()}
+    for table in resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
+)
 #: Widths of tensors that have a row for each key.
 OF_KEYS = (
     "key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads",
