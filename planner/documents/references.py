@@ -17,14 +17,8 @@ from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
 #: Below presets/, where the documents of each kind ship.
-FOLDERS = {
-    "plan": "",
-    "study": "studies",
-    "model": "models",
-    "cluster": "clusters",
-    "accelerator": "accelerators",
-    "schedule": "schedules",
-    "stack": "stacks",
+FOLDERS = {"plan": "", "study": "studies"} | {
+    kind: f"{kind}s" for kind in ("model", "cluster", "accelerator", "schedule", "stack")
 }
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {

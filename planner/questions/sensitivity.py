@@ -334,16 +334,9 @@ def encode_sensitivity(found: Sensitivity, most: int | None = None) -> str:
 
 #: Keys of the measures that reports name: facts and prices, not the sizes of number formats.
 SMOOTH = (
-    "training.tokens",
-    "time.",
-    "cluster.price",
-    "cluster.reserved_price",
-    "cluster.pue",
-    "cluster.carbon_intensity",
-    "cluster.host_power",
-    "cluster.accelerator.",
-    "cluster.network.",
-)
+    "training.tokens", "time.", "cluster.price", "cluster.reserved_price", "cluster.pue",
+    "cluster.carbon_intensity", "cluster.host_power", "cluster.accelerator.", "cluster.network.",
+)  # fmt: skip
 
 
 def rank_measures(result: Result, target: str, most: int = 5) -> list[Measure]:

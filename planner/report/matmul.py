@@ -35,13 +35,9 @@ WANTED = "three sizes BxDxK, or batch x B x D x K"
 BACKWARD = {"gradient X": "time.product.input", "gradient W": "time.product.weight"}
 #: Settings that select the formulas: a matmul that is not sharded, in the run's format.
 PLAIN = {
-    "split": "none",
-    "wide": False,
-    "frozen": False,
-    "bias": False,
-    "adapted": False,
+    "split": "none", "wide": False, "frozen": False, "bias": False, "adapted": False,
     "hidden matrix": True,
-}
+}  # fmt: skip
 #: Recipes of precision by the number format that their products take.
 RECIPES = {hardware.INPUTS.get(name, name): name for name in hardware.FORMATS if "-" not in name}
 
