@@ -2,8 +2,6 @@
 went that the plan did not count on, and the changes that free enough.
 
 Of tables, text has the first MOST rows, without the columns DATA; data have MOST_FAILURES failures.
-Blocks of PyTorch's allocator have multiples of UNIT bytes; up to SMALL it asks the device for one
-SEGMENT, below LARGE for ten of them, else for a multiple (c10/cuda/CUDACachingAllocator.cpp).
 """
 
 from __future__ import annotations

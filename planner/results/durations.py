@@ -21,9 +21,7 @@ STREAMS = COMPUTE, LINK, NETWORK, HOST = "compute", "link", "network", "host"
 #: Traffic between passes, by the quantity whose time it takes.
 TRAFFIC = {
     "send": "network.pipeline",
-    "reduce": "time.data",
-    "gather": "time.data",
-    "contention": "time.data",
+    **dict.fromkeys(("reduce", "gather", "contention"), "time.data"),
     "tied": "time.tied",
 }
 #: Traffic of a part beside its passes, whether or not it is waited for: what it is called in

@@ -26,12 +26,9 @@ from planner.questions.domains import MOST_LAYERS, Domain
 
 #: Widths that grow with the hidden size, where the document gives them.
 WIDTHS = (
-    "mlp.intermediate",
-    "moe.intermediate",
-    "moe.shared_intermediate",
-    "moe.latent",
+    "mlp.intermediate", "moe.intermediate", "moe.shared_intermediate", "moe.latent",
     "embedding_dim",
-)
+)  # fmt: skip
 #: Keys of models whose layers are listed one by one or have widths of their own.
 SPELLED = ("kinds", "pattern", "mixer", "encoder", "decoder")
 #: Range of hidden size over layers; nine in ten built-in models from 1e9 parameters are within.
