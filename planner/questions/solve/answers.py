@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base import numbers
 from planner.base.display import as_json, columns
-from planner.base.numbers import COUNTS
+from planner.base.numbers import COUNTS, exact_text
 from planner.book.quantity import Quantity
 from planner.engine.evaluate import Number
 from planner.engine.instance import compute_values
@@ -121,6 +121,9 @@ def _costs(answer: Answer) -> list[str]:
     found = bounds.evaluate_costs(answer.holds.plan) if answer.holds else {}
     after = {"time.mfu": " MFU", "memory.process": " a device"}
     told = [each.text() + after.get(key, "") for key, each in found.items()]
+    if answer.holds and told and answer.domain.key == "cluster.devices":  # that share the batch
+        batch = exact_text(answer.holds.plan.get("training.global_batch"))
+        told.append(f"at a global batch of {batch}")
     return [f"It takes {', '.join(told)}."] if told else []
 
 
