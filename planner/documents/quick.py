@@ -34,17 +34,6 @@ LONGEST, NAME = 1000, 200  # characters of a line, and of the name of a plan
 STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
 SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stand with a value
-ORDER = (
-    "name",
-    "notes",
-    "model",
-    "cluster",
-    "training",
-    "parallelism",
-    "time",
-    "questions",
-    "require",
-)
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
@@ -231,18 +220,17 @@ def split_alternatives(text: str) -> list[str]:
     words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
     pieces = _name_sizes(text, [*_list_splits(text)[0]])
     for join in re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I):
-        before = [one for one in pieces if one.end <= join.start()]
-        after = [one for one in pieces if one.begin >= join.end()]
-        kinds = [_map_kinds(before), _map_kinds(after)]
-        shared = {*kinds[0]} & {*kinds[1]}
-        differing = {kind for kind in shared if kinds[0][kind] != kinds[1][kind]}
-        sides = [
-            [one for one in side if differing & {*_map_kinds([one])}] for side in (before, after)
-        ]
-        alike = {*_map_kinds(sides[0])} == {*_map_kinds(sides[1])}
-        if differing and alike and all(len(of[kind]) == 1 for of in kinds for kind in differing):
+        sides = (
+            [one for one in pieces if one.end <= join.start()],
+            [one for one in pieces if one.begin >= join.end()],
+        )
+        left, right = map(_map_kinds, sides)
+        differing = {kind for kind in left.keys() & right.keys() if left[kind] != right[kind]}
+        single = all(len(of[kind]) == 1 for of in (left, right) for kind in differing)
+        held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
+        if differing and single and _map_kinds(held[0]).keys() == _map_kinds(held[1]).keys():
             without = Piece(join.start(), join.end(), None)
-            return [_blank(text, [without, *side]) for side in sides[::-1]]
+            return [_blank(text, [without, *side]) for side in held[::-1]]
     pairs = []
     for found in _RANGE.finditer(text):
         sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
@@ -700,14 +688,13 @@ def _choose_shape(size: Said, length: int, split: int) -> Said:
     much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
-    heads = {name: resources.load_preset(f"models/{name}")["attention"]["heads"] for name in names}
     near = sorted(names, key=lambda one: max(ratios[one], 1 / ratios[one]))
+    shapes = ((one, resources.load_preset(f"models/{one}")) for one in near)
     fitting = (
         one
-        for one in near
-        if (_load_sizes()[one][3] or length) >= length
-        or resources.load_preset(f"models/{one}").get("positions") != "learned"
-        if heads[one] % split == 0
+        for one, shape in shapes
+        if (_load_sizes()[one][3] or length) >= length or shape.get("positions") != "learned"
+        if shape["attention"]["heads"] % split == 0
     )
     name = next(fitting, near[0])
     if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
@@ -1264,7 +1251,7 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
         said: values by dotted key, which this changes.
 
     Returns:
-        The document, its sections in the order of ``ORDER``.
+        The document, its sections in the order of phrases.yaml.
     """
     start = Place(TEXT)
     tree: dict[str, Any] = {
@@ -1304,8 +1291,9 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
             return held
         return Node({key: whole(one) for key, one in held.items()}, start, STATED)
 
-    assert tree.keys() <= {*ORDER}, tree.keys()
-    return whole({key: tree[key] for key in ORDER if key in tree})
+    order = _load_phrases()["order"].split()
+    assert tree.keys() <= {*order}, tree.keys()
+    return whole({key: tree[key] for key in order if key in tree})
 
 
 @lru_cache(maxsize=4)
