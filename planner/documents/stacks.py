@@ -26,6 +26,8 @@ from planner.documents.yaml_nodes import Node, Origin
 LONGEST = 60
 #: Of nodes that a stack decided.
 KIND = "stack"
+#: The only condition of a limit that searches know.
+ZERO = "parallelism.zero"
 #: In the place of values: any.
 GIVEN = "given"
 #: Behind every month of a release; behind the end of every limit.
@@ -80,10 +82,19 @@ def merge_stack(root: Node) -> Node:
     return replace(root, value=merge_nodes(entries, {**own, "training": training}))
 
 
-def find_choices(text: str | None) -> dict[str, Sequence[Any]]:
-    """Return the values that a stack runs in every plan, by dotted key; none without a stack."""
-    limits = () if text is None else load_stack(text)["limits"]
-    return {limit["key"]: limit["values"] for limit in limits if "where" not in limit}
+def find_choices(text: str | None, stage: int | None = None) -> dict[str, Sequence[Any]]:
+    """Return the values that a stack runs, by dotted key; none without a stack.
+
+    Args:
+        text: the stack, as ``training.stack`` has it.
+        stage: the ZeRO stage under which alone they hold; None for those that always do.
+    """
+    found: dict[str, Sequence[Any]] = {}
+    for limit in () if text is None else load_stack(text)["limits"]:
+        key, values = limit["key"], limit["values"]
+        if stage in limit.get("where", {ZERO: [None]}).get(ZERO, ()):
+            found[key] = [value for value in values if value in found.get(key, values)]
+    return found
 
 
 def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:

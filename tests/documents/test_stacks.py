@@ -55,3 +55,16 @@ def test_months_choose_releases() -> None:
         for month in ("2023-06", "2024-01", "2025-09")
     ]
     assert kernels == ["loop", "foreach", "fused"]
+
+
+def test_the_search_finds_only_what_the_stack_runs() -> None:
+    found = _load("deepspeed", model="llama3-70b", cluster__devices=64, parallelism="auto")
+    assert found.get("parallelism.pipeline") == 1 or found.get("parallelism.zero") < 2
+    with_many = _load(
+        "deepspeed",
+        model="llama3-70b",
+        cluster__devices=64,
+        parallelism__zero=3,
+        parallelism__auto=True,
+    )
+    assert with_many.get("parallelism.pipeline") == 1

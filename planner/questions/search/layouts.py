@@ -89,6 +89,8 @@ class Space:
         limits = stacks.find_choices(plan.get("training.stack"))
         runs = {key: values for key, values in limits.items() if key in KEYS}
         self.options = {key: tuple(values) for key, values in {**runs, **(options or {})}.items()}
+        for key, values in runs.items():
+            self.options[key] = tuple(v for v in self.options[key] if v in values) or tuple(values)
         self.launcher = None if launcher is None else Launcher(plan, launcher)
         self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can distinguish
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
@@ -416,6 +418,17 @@ class Space:
         return tuple(math.prod(several) == 1 and not self.fetched for several in copies)
 
     @property
+    def stacked(self) -> Array:
+        """Whether the plan's stack runs a combination of degrees under a ZeRO stage, as (zero,
+        degrees)."""
+        found = np.full((len(self.zero), len(self.degrees)), True)
+        for place, stage in enumerate(self.said):
+            limits = stacks.find_choices(self.plan.get("training.stack"), stage)
+            for key, values in limits.items():
+                found[place] &= [degrees.changes[key] in values for degrees in self.degrees]
+        return found
+
+    @property
     def zero(self) -> tuple[int, ...]:
         """The ZeRO stages to evaluate: ``stages``, and 0 where it represents them."""
         return self.stages if 0 in self.stages or not any(self.alone) else (0, *self.stages)
@@ -524,6 +537,7 @@ class SpaceRows(Rows):
         found = (stages > 0) | (self.of_replicate == 1)
         alone = np.array(space.alone)[self.of_degrees]
         found = found & np.where(alone, stages == 0, np.isin(stages, space.stages))
+        found = found & space.stacked[:, None, self.of_degrees]
         if space.launcher is not None:
             found = found & space.find_startable(self)
         return np.broadcast_to(found, self.shape)
