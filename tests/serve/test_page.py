@@ -421,8 +421,9 @@ def test_back_undoes_the_first_change_and_forward_makes_it_again(
     moved(browser, "parallelism.zero", "2")
     second = browser.run("document.querySelector('#text').value")
     wait(browser, "location.hash.startsWith('#p=')")
+    address = browser.run("location.hash")
     moved(browser, "training.micro_batch", "2")
-    wait(browser, "history.length > 2")
+    wait(browser, f"location.hash !== {json.dumps(address)}")  # which follows the answer
     for move, text in (("back", second), ("back", first), ("forward", second)):
         browser.run(f"history.{move}()")
         wait(browser, f"document.querySelector('#text').value === {json.dumps(text)}")
