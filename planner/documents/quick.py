@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache, lru_cache, reduce
 from itertools import pairwise, product
-from math import log, prod
+from math import gcd, log, prod
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources, units
@@ -950,9 +950,10 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         if step.value < _load_phrases()["limits"]["tokens"]:
             raise _ask_for("batch", step.place, exact_text(step.value))
         count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
-        if devices is not None and count > devices.value:
+        rest = devices.value // gcd(devices.value, count) if devices else 0
+        if devices and (count > devices.value or rest > _load_phrases()["limits"]["split"]):
             shares = (devices.value >> i for i in range(64) if devices.value % 2**i == 0)
-            near = (round(count / share) * share for share in shares)
+            near = (max(1, round(count / share)) * share for share in shares)
             count = next((one for one in near if _is_near(str(one), str(count), "1")), count)
         why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
         said[BATCH] = Said(count, step.place, why)
