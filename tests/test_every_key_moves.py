@@ -95,6 +95,12 @@ NEEDS: dict[str, dict[str, Any]] = {
     "training.soap.": {"training.optimizer": "soap"},
     "training.optimizer_matrices": {"training.optimizer": "muon"},
     "training.recompute_": {"training.recompute": "selective"},
+    "training.reentrant": {
+        "training.lora": {"rank": 8},
+        "training.recompute": "full",
+        "parallelism.zero": 3,
+        "parallelism.pipeline": 1,
+    },
     "training.permute_fusion": {"training.implementation": "megatron"},
 }
 VALUES: dict[str, tuple[Any, ...]] = {

@@ -62,7 +62,7 @@ def build(plan: Plan) -> Case:
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
         "targets": tuple(sorted(adapters.targets)),
-        "head_trained": "head" in adapters.trained,
+        "trained": tuple(sorted(adapters.trained)),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
@@ -78,7 +78,7 @@ def build(plan: Plan) -> Case:
     else:
         axes.update(_model_axes(plan.model, adapters, profile["time"]["gates"] == "joined"))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
-        chosen = tensors.list_choices(settings)
+        chosen = tensors.list_choices(settings, axes["component"])
         axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, settings, chosen)
         axes["product"] = matmuls.list_matmuls(axes["component"])
         axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])

@@ -6,7 +6,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,6 @@ def list_tensors(
     # A product keeps its input in its format, but for products that stay in 16 bit.
     cast = is_narrow(chosen["precision"]) and not block.values.get(WIDE)
     cast = cast and (block.kind != "norm" or block.values["cast"])
-    modules = set(settings["modules"])
     kinds = [block.kind]
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
@@ -90,19 +89,26 @@ def list_tensors(
     # Of attention to a context the keys and values are kept where they are made, of its tokens.
     crosses, keys = block.values.get("crosses"), block.kind == "stream"
     kinds = ["attention"] if crosses and keys else kinds
-    for line in (line for kind in kinds for line in profile["blocks"].get(kind, ())):
-        if crosses and (line["width"] in OF_KEYS) != keys:
-            continue
+    lines = [line for kind in kinds for line in profile["blocks"].get(kind, ())]
+    lines = [line for line in lines if not crosses or (line["width"] in OF_KEYS) == keys]
+    for component in (one for one in chosen["adapted"] if one.parent is entry):
+        rows = "routed" if component.settings["split"] == "experts" else "tokens"
+        split = "tensor" if component.settings["split"] == "row" else "none"
+        own = {"beside": component, "rows": rows, "split": split}
+        lines += [{**line, **own} for line in profile["blocks"]["adapter"]]
+    for line in lines:
         if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
             continue
-        size, width = line.get("bytes", "activation"), WIDTHS[line["width"]]
+        size, beside = line.get("bytes", "activation"), line.get("beside")
+        at_input = line["width"] == "projection input"
+        width = beside.bindings[notation.n_in] if at_input else WIDTHS[line["width"]]
         split = line.get("split", "none")
         if split == "sequence" and not settings["parallelism.sequence"]:
             split = "none"
         # Of a module that is computed again; its first input stays.
-        again = {line.get("module"), block.kind} & modules
+        again = {line.get("module"), block.kind} & set(settings["modules"])
         yield _make_tensor(
-            line["tensor"],
+            f"{line['tensor']} of {beside.name}" if beside else line["tensor"],
             entry,
             line.get("moment", "kept"),
             "selective" if again else "no",
@@ -117,22 +123,19 @@ def list_tensors(
 def _make_tensor(name: str, block: Entry, moment: str, recomputed: str, *size: Any) -> Entry:
     """Make the entry of a tensor: one per tensor and format, so that plans which keep it the same
     share its nodes."""
-    bindings = dict(
-        zip(
-            (notation.rows_j, notation.width_j, notation.bytes_j, notation.ranks_j),
-            size,
-            strict=True,
-        )
-    )
+    symbols = (notation.rows_j, notation.width_j, notation.bytes_j, notation.ranks_j)
+    bindings = dict(zip(symbols, size, strict=True))
     settings = {"moment": moment, "recomputed": recomputed}
     return Entry("tensor", name, name, block, bindings, settings)
 
 
-def list_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the choices of the run that decide which tensors are saved, by short names."""
-    targets = set(settings["targets"])
-    copies = settings["copies"] and settings["parallelism.zero"] < 3 and not settings["lora"]
-    eager, several = settings["training.attention"] == "eager", settings["training.micro_batch"] > 1
+def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> dict[str, Any]:
+    """Return the choices of the run that decide which tensors are saved, by short names, and the
+    ``components`` that have an adapter."""
+    targets, lora = set(settings["targets"]), settings["lora"]
+    casts = settings["copies"] and settings["parallelism.zero"] < 3
+    # A frozen projection keeps no input; its adapter keeps that, or what dropout or a cast made.
+    kept = "dropped" if lora and settings["training.lora.dropout"] else "cast" if casts else "plain"
     return {
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
@@ -143,17 +146,19 @@ def list_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
         "tensor": settings["parallelism.tensor"] > 1,
         "context": settings["parallelism.context"] > 1,
         "pipeline": settings["parallelism.pipeline"] > 1,
-        "full": not settings["lora"],
-        "keeps_input": not settings["lora"] or bool(targets & {"query", "key", "value"}),
-        "keeps_output": not settings["lora"] or "output" in targets,
-        "keeps_mlp_input": not settings["lora"] or bool(targets & {"gate", "up"}),
-        "keeps_mlp_output": not settings["lora"] or "down" in targets,
-        "keeps_head_input": not settings["lora"] or "head" in targets or settings["head_trained"],
-        "several": several,
-        "side_by_side": eager and several,
+        "adapted": [c for c in components if c.settings["adapted"]],
+        "held": lora and settings["training.reentrant"] and settings["parallelism.zero"] == 3,
+        "adapters": kept if lora else "none",
+        "trains_norms": not lora or "norm" in settings["trained"],
+        "keeps_input": not lora or bool(targets & {"query", "key", "value"}),
+        "keeps_output": not lora or "output" in targets,
+        "keeps_mlp_input": not lora or bool(targets & {"gate", "up"}),
+        "keeps_mlp_output": not lora or "down" in targets,
+        "keeps_head_input": not lora or "head" in targets or "head" in settings["trained"],
+        "several": settings["training.micro_batch"] > 1,
         # Under autocast the residual stream is fp32 and each matmul casts its input by itself;
         # beside adapters it has the format of the frozen embedding.
-        "autocast": copies,
+        "autocast": casts and not lora,
         "positions": settings["model.positions"],
     }
 
@@ -173,7 +178,7 @@ def _derive_facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[
         "shared": bool(values.get("shared_intermediate")),
         # Rotary embeddings make new queries and keys; the values stay a view of the fused output,
         # but for an eager product over several sequences, which needs them side by side.
-        "own_value": not fused or learned or chosen["side_by_side"],
+        "own_value": not fused or learned or (chosen["several"] and chosen["attention"] == "eager"),
         # GPT-2's attention takes the softmax in the compute format, later models in fp32.
         "wide_softmax": narrow and not (fused and learned),
         "wide": chosen["autocast"] or values.get("offset"),

@@ -80,6 +80,7 @@ def fill_kernels(draft: Draft) -> None:
         vendor = profile["time"]["attention"] == "vendor"
         kernel, why = "eager" if vendor else "efficient", "FlashAttention has no kernel of fp32"
     draft.default("training.attention", kernel, why)
+    draft.default("training.reentrant", profile["reentrant"], under)
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20

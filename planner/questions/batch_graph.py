@@ -355,8 +355,9 @@ def _collect_tensors(
             given = zip(GIVEN, (*kept, stages[zero], modes[recompute]), strict=True)
             settings = Watched({**kind.case.settings, **dict(given)}, read)
             profile = kernels.load_profile(settings["training.implementation"])
+            chosen = list_choices(settings, kind.case.entries("component"))
             found: Sequence[Entry] = instance.list_saved_tensors(
-                kind.layers, tuple(order), profile, settings, list_choices(settings)
+                kind.layers, tuple(order), profile, settings, chosen
             )
             for entry in found:
                 assert entry.parent is not None

@@ -233,6 +233,7 @@ blocks = in_bytes(
     + Max(gradients_live, "phase")
     + maximum(_layers, max_on_stage(memory_activations.whole, layers=True))
     + Sum(in_flight * memory_activations.whole, "part", layers=False)
+    + memory_activations.held / 2
     + memory_buffers.loss
     + memory_buffers.layer
     + Max(memory_buffers.gathered, "phase")

@@ -118,6 +118,8 @@ stage = bytes_of_stage(
     "What the layers keep, and embedding and head for each micro-batch that is alive there.",
 )
 
+#: Inputs of recomputed layers and their gradients, which FSDP1 holds beside adapters.
+held = Sum(recomputed_in_flight * Sum(tensor, "tensor", moment="held"), "part", layers=True)
 live = in_bytes(
     "memory.activations.live",
     r"M_act,\sigma\varphi",
@@ -134,11 +136,12 @@ live.by(f"{KORTHIKANTI}, section 5", phase="backward").equals(
     "The head has let go of its tensors; a layer that was not kept is computed again.",
 )
 live.by("last layer of the backward pass", phase="first").equals(
-    max_on_stage(whole, layers=True) + _embedding,
-    "One layer is left, in full, and the embedding's tensors.",
+    max_on_stage(whole, layers=True) + _embedding + held,
+    "One layer is left, in full, the embedding's tensors, and inputs that stay, each with its "
+    "gradient.",
 )
 live.by("end of the backward pass", phase="gradients").equals(
-    _embedding, "The embedding's tensors are left."
+    _embedding + held, "The embedding's tensors are left, and inputs that stay."
 )
 live.by("forward pass without gradients", phase="serving").equals(
     max_on_stage(whole, layers=True),

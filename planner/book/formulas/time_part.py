@@ -177,7 +177,7 @@ traffic.where(block="projection").equals(
 traffic.where(block="embedding").equals(
     n_emb * k_a * tokens * h, "Looks rows up and adds positions, with the backward pass in view."
 )
-traffic.where(block="head", training_loss=("fused", "chunked")).equals(
+traffic.where(block="head", training_loss=("fused", "chunked", "in-place")).equals(
     4 * k_a * tokens * vocabulary / t,
     "One kernel reads the logits and writes their gradient, two passes with the maximum and the "
     "sum.",
