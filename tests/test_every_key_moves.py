@@ -96,6 +96,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "training.optimizer_matrices": {"training.optimizer": "muon"},
     "training.recompute_": {"training.recompute": "selective"},
     "training.reentrant": {
+        "training.implementation": "transformers",
         "training.lora": {"rank": 8},
         "training.recompute": "full",
         "parallelism.zero": 3,

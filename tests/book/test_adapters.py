@@ -8,6 +8,7 @@ and of the update) is there for adapters alone; frozen weights take the bytes of
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -234,3 +235,11 @@ def test_published_runs_that_ran_are_not_refused() -> None:
     states = Counter((row["ran"], row["state"]) for row in found)
     assert sum(states[True, state] for state in VERDICTS) == 79
     assert states[True, "no"] <= 0.03 * 79 and states[False, "fits"] <= 0.05 * 37
+
+
+KEPT = json.loads(Path("tests/data/adapters_kept.json").read_text("utf-8"))["cases"]
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_a_layer_keeps_what_pytorch_keeps_of_it(case: dict[str, Any]) -> None:
+    assert evaluated(case["plan"]).value("memory.activations.layer") == case["bytes"]
