@@ -284,7 +284,7 @@ paged = bytes_of_component(
 paged.where(optimizer_paged=False).equals(0, "None.")
 for _name, _bytes in ((("adamw", "lion"), each), ("adam-8bit", 2)):
     for _zero, _owners in ((0, 1), ((1, 2, 3), state_ranks)):
-        paged.where(optimizer_paged=True, optimizer=_name, zero=_zero).equals(
+        paged.where(optimizer_paged=True, optimizer=_name, zero=_zero, coefficient="bytes").equals(
             _bytes * trained / _owners, "The states; scales of their blocks stay on the device."
         )
 optimizer_component = bytes_of_component(
