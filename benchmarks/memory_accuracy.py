@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from benchmarks import measured, spread, tables, truth_memory
 from planner.base.errors import PlanError
 from planner.book import notation
 from planner.book.quantity import BOOK
+from planner.documents.source import lookup
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
+from planner.plans import error_bands
 from planner.plans.error_bands import REST
 from planner.questions import loading
 from planner.results.verdict import VERDICTS, decide_state, is_within_capacity
@@ -79,16 +82,14 @@ def runs(*files: Path) -> list[Record]:
     for row, record in zip(rows, records, strict=True):
         record["runs"] = row.source
         record["source"] = f"{row.group} {row.quantity}"
-        record["trained"] = trained(row.plan)
+        record["held"] = held(row.plan)
     return records
 
 
-def trained(document: Mapping[str, Any]) -> str:
-    """What a run trains: all weights, adapters beside 16-bit ones, or beside narrower ones."""
-    lora = (document.get("training") or {}).get("lora")
-    if not lora:
-        return "full"
-    return "lora" if lora.get("base", "bf16") == "bf16" else "qlora"
+def held(document: Mapping[str, Any]) -> str:
+    """What a run holds, as the intervals tell it apart."""
+    plan = loading.load(document)
+    return error_bands.classify_memory(partial(lookup, plan.data))
 
 
 def verdicts(*files: Path) -> list[Record]:
@@ -98,7 +99,7 @@ def verdicts(*files: Path) -> list[Record]:
     for row in measured.read(*files):
         if row.quantity != "verdict" and not row.quantity.startswith("memory."):
             continue
-        record = {"id": row.id, "run": row.run, "trained": trained(row.plan)}
+        record = {"id": row.id, "run": row.run, "held": held(row.plan)}
         try:
             states = {_decide_state(evaluation) for evaluation in plans.allowed(row)}
             record["ran"] = row.value > 0
@@ -115,11 +116,11 @@ def _decide_state(evaluation: Evaluation) -> str:
 
 
 def decided(records: Iterable[Record]) -> list[list[str]]:
-    """By what is trained: how many ran and how many ran out of memory, by verdict."""
+    """By what is held: how many ran and how many ran out of memory, by verdict."""
     columns = [(ran, state) for ran in (True, False) for state in ("fits", "tight", "no")]
     words = {True: "ran", False: "out of memory"}
-    lines = [["trained", *(f"{words[ran]}: {state}" for ran, state in columns), "left out"]]
-    for name, rows in tables.grouped(records, "trained").items():
+    lines = [["held", *(f"{words[ran]}: {state}" for ran, state in columns), "left out"]]
+    for name, rows in tables.grouped(records, "held").items():
         found = Counter((row.get("ran"), row.get("state")) for row in rows)
         lines.append([name, *(str(found[column]) for column in (*columns, (None, None)))])
     return lines
@@ -178,12 +179,12 @@ READINGS = {
 
 
 def ratios(records: Iterable[Record]) -> spread.Ratios:
-    """Log of measured over predicted bytes, by reading and source."""
+    """Log of measured over predicted bytes, by reading, what is held, and source."""
     found: dict[spread.Kind, dict[str, list[float]]] = {}
     for record in tables.judged(records):
         for quantity, readings in READINGS.items():
             if "runs" in record and record["quantity"] in readings:
-                groups = found.setdefault((MARK, quantity), {})
+                groups = found.setdefault((quantity, record["held"]), {})
                 groups.setdefault(record["runs"], []).append(-math.log1p(record["error"]))
     return found
 
@@ -197,11 +198,12 @@ def bands(records: list[Record]) -> str:
         "measured:",
     ]
     found = ratios(records)
-    asked = [(MARK, quantity) for quantity in (*READINGS, REST)]
-    for (_, quantity), band in sorted(spread.intervals(found, asked).items()):
-        names = sorted(found.get((MARK, quantity), ()))
+    asked = [(quantity, held) for quantity in READINGS for held in (*error_bands.HELD, REST)]
+    for (quantity, held), band in sorted(spread.intervals(found, asked).items()):
+        names = sorted(found.get((quantity, held), ()))
         lines.append(
-            f"  - {{quantity: {quantity}, low: {band.low:.3f}, high: {band.high:.3f}, "
+            f"  - {{quantity: {quantity}, holds: {held}, "
+            f"low: {band.low:.3f}, high: {band.high:.3f}, "
             f"rows: {band.rows}, sources: {json.dumps(names)}}}"
         )
     lines.append("counted:")
@@ -238,8 +240,8 @@ def main() -> None:
         records += runs(*options.runs)
     print(tables.text(lines(records)))
     if options.runs:
-        read = [record for record in records if "trained" in record]
-        print("", tables.text(lines(read, "trained")), "", sep="\n")
+        read = [record for record in records if "held" in record]
+        print("", tables.text(lines(read, "held")), "", sep="\n")
         print(tables.text(decided(verdicts(*options.runs))))
     if options.markdown:
         tables.rewrite(options.markdown, {MARK: tables.markdown(lines(records))})

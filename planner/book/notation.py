@@ -298,7 +298,7 @@ f_all = symbol(
 )
 f_95 = symbol(
     "f_95",
-    "what a process may take beyond the prediction, as a share of it (95th percentile)",
+    "what live tensors may take beyond the prediction, as a share of it (95th percentile)",
     "memory.margin",
 )
 

@@ -7,14 +7,15 @@ one; written by ``python -m benchmarks.time_bands``. A kind without published ru
 all, and is wider.
 
 presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak or
-cache, the process as the driver shows it), written by ``benchmarks.memory_accuracy --bands``.
+cache, the process as the driver shows it) and what runs (all weights, experts, adapters, bytes on
+the host), written by ``benchmarks.memory_accuracy --bands``.
 
 ``planner.results.intervals`` puts them around predictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -30,7 +31,15 @@ TITLES = {
     INFERENCE: "inference",
     PATCHES: "training of diffusion transformers",
 }
-#: Stands for all accelerators without calibrated constants.
+#: What the error bands of memory tell apart, in words; the first that holds counts.
+HELD = {
+    "offloaded": "runs that keep bytes on the host",
+    "quantised": "adapters beside weights below 16 bit",
+    "adapters": "adapters beside 16-bit weights",
+    "experts": "mixtures of experts",
+    "all": "training of all weights",
+}
+#: Stands for all accelerators without calibrated constants, and for inference in memory.
 REST = "other"
 
 
@@ -64,11 +73,41 @@ def load_memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     return {name: tuple(rows) for name, rows in resources.load_preset("efficiency/memory").items()}
 
 
-def find_margin() -> Fraction:
-    """Return the default of ``memory.margin``: how far above the prediction a process may be, as a
-    share of it (95th percentile of published measurements)."""
-    process = next(row for row in load_memory()["measured"] if row["quantity"] == "memory.process")
-    return max(Fraction(str(process["high"])), Fraction(0))
+def classify_memory(get: Callable[[str], Any]) -> str:
+    """Classify what a device holds: a key of ``HELD``, or ``REST`` in inference.
+
+    Args:
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    if get("training.mode") != "train":
+        return REST
+    base = get("training.lora.base")
+    holds = {
+        "offloaded": any(get(f"training.offload.{key}") for key in ("activations", "optimizer")),
+        "quantised": base not in (None, "bf16"),
+        "adapters": base is not None,
+        "experts": get("model.moe.experts") is not None,
+        "all": True,
+    }
+    return next(name for name in HELD if holds[name])
+
+
+def find_margin(get: Callable[[str], Any]) -> Fraction:
+    """Return the default of ``memory.margin``: how far above their prediction live tensors may
+    be, as a share of it (95th percentile of published measurements).
+
+    Args:
+        get: as for ``classify_memory``.
+    """
+    high = _find_memory_row("memory.total", get)["high"]
+    return max(Fraction(str(high)), Fraction(0))
+
+
+def _find_memory_row(base: str, get: Callable[[str], Any]) -> Mapping[str, Any]:
+    """Return the row of a quantity of memory for what runs."""
+    asked = base, classify_memory(get)
+    rows = load_memory()["measured"]
+    return next(row for row in rows if (row["quantity"], row["holds"]) == asked)
 
 
 def workload(settings: Mapping[str, Any]) -> str:
@@ -141,9 +180,8 @@ def find_memory_band(base: str, reading: str, settings: Mapping[str, Any]) -> Ba
     Args:
         base: id of the quantity.
         reading: what the measurements read, for the sentence about them.
-        settings: of the plan; inference has no measurements and takes the band of ``REST``.
+        settings: of the plan; inference has no measurements.
     """
-    rows = {row["quantity"]: row for row in load_memory()["measured"]}
-    if workload(settings) == INFERENCE:
-        return _build_basis(rows[REST], f"{reading} in inference")
-    return _build_basis(rows[base], reading)
+    row = _find_memory_row(base, settings.get)
+    what = HELD.get(row["holds"], "inference")
+    return _build_basis(row, f"{reading}, {what}")

@@ -94,7 +94,7 @@ def fill_kernels(draft: Draft) -> None:
         draft.default(f"memory.{key}", profile[key], under)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
     margin = "calibrated: 95 % of published measurements are below"
-    draft.default("memory.margin", error_bands.find_margin(), margin)
+    draft.default("memory.margin", error_bands.find_margin(draft.get), margin)
     draft.default("memory.workspace", workspace, WORKSPACE)
     memory = accelerator.get("memory")
     if memory is not None:

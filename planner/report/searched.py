@@ -3,7 +3,7 @@ best layout in a sentence, the others by their differences, the cost of each cho
 front, and a scatter plot.
 
 The plot shows a sample of the space by objective and memory, and the best close by, with the
-capacity of a device, the safety margin, the front and the plan's own layout.
+capacity of a device, the front and the plan's own layout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from planner.results.verdict import UNFIT, VERDICTS
 BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
 #: Quantities shown with the best layout, if it has them.
 BESIDE = ("time.training_days", "cost.total")
-WORST = "memory.at_worst"
 #: The label of the best layout, also where that is the plan's own.
 OWN_FIRST = "own, 1"
 FIRST = ("1", OWN_FIRST)
@@ -412,7 +411,7 @@ def _build_plot(
     own: chart.Point | None,
     drawn: list[tuple[str, Layout]],
 ) -> Plot:
-    """Build one plot: sample, front in steps, capacity, safety margin and the best layouts.
+    """Build one plot: sample, front in steps, capacity and the best layouts.
 
     Args:
         found: the search.
@@ -429,16 +428,8 @@ def _build_plot(
             looks["some" if point.fits else "over"].append(at)
     front = sorted(at for at, point in points if point.front)
     lines = []
-    result = _evaluate_alone(found.best[0]) if found.best else None
-    most = None if result is None else result.get(WORST)
-    # Peak memory at worst over predicted; 0 if unknown.
-    worst = float(most.number) / float(found.best[0].values[MEMORY]) if most is not None else 0.0
-    for look, y, text in (
-        ("capacity", capacity, f"capacity {chart.tick(capacity)} GiB"),
-        ("worst", worst and capacity / worst, "less than the safety margin"),
-    ):
-        if y and plane.y_low <= y <= plane.y_high:
-            lines.append((look, plane.y(y), text, look == "capacity"))
+    if capacity and plane.y_low <= capacity <= plane.y_high:
+        lines.append(("capacity", plane.y(capacity), f"capacity {chart.tick(capacity)} GiB", True))
     best = [(label, _place_layout(layout, found.by)) for label, layout in drawn]
     inside = [at for at in front if plane.is_inside(at)]
     plane.keep_free([at for _, at in best])

@@ -18,7 +18,7 @@ from planner.engine.graph import LEAVES
 from planner.plans import error_bands
 
 Value = int | Fraction | float
-HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst"
+HEADROOM, PROCESS = "memory.headroom", "memory.process"
 #: Bytes on the fullest device that are counted exactly, and the least share of a step's time.
 STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
@@ -103,7 +103,7 @@ def list_bases(base: str) -> tuple[str, ...]:
         return PROCESS, *list_bases(PROCESS)
     scaling = find_measure(base)
     if scaling == "memory":
-        return (*STATES, WORST) if base == PROCESS else STATES
+        return STATES
     return (FLOOR,) if scaling else ()
 
 
@@ -129,8 +129,8 @@ def compute_bounds(
         return value + process - most, value + process - least
     scaling = find_measure(base)
     if scaling == "memory":
-        most = other(WORST) if base == PROCESS else value * high
-        return smaller(value, larger(value * low, sum(other(name) for name in STATES))), most
+        least = larger(value * low, sum(other(name) for name in STATES))
+        return smaller(value, least), value * high
     low = larger(low, other(FLOOR))
     if scaling == "time":
         return value * low, value * high
