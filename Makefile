@@ -62,14 +62,14 @@ pictures:
 DATA = tests/data
 PAGE = --markdown docs/accuracy.md
 BY_RUN = --markdown docs/accuracy/runs.md
+MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
+	$(foreach name,adapters fms reports torchtitan,--runs $(DATA)/memory_$(name).jsonl)
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \
 		--held-out $(DATA)/largest_runs.jsonl --held-out $(DATA)/serving_runs.jsonl $(PAGE) \
 		--bands presets/efficiency/bands.yaml
-	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
-		--runs $(DATA)/memory_torchtitan.jsonl --bands presets/efficiency/memory.yaml
-	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
-		--runs $(DATA)/memory_torchtitan.jsonl $(PAGE)
+	python -m benchmarks.memory_accuracy $(MEMORY) --bands presets/efficiency/memory.yaml
+	python -m benchmarks.memory_accuracy $(MEMORY) $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/runs.jsonl $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out sources"
 	python -m benchmarks.time_totals --runs $(DATA)/largest_runs.jsonl $(BY_RUN)

@@ -33,7 +33,7 @@ BOUNDS = {
 def records():
     return [
         *memory_accuracy.truth(DATA / "memory_truth"),
-        *memory_accuracy.runs(DATA / "runs.jsonl", DATA / "memory_torchtitan.jsonl"),
+        *memory_accuracy.runs(DATA / "runs.jsonl", *sorted(DATA.glob("memory_*.jsonl"))),
     ]
 
 
