@@ -62,7 +62,7 @@ pictures:
 DATA = tests/data
 PAGE = --markdown docs/accuracy.md
 BY_RUN = --markdown docs/accuracy/runs.md
-MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
+MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl --stacks $(DATA)/publications.yaml \
 	$(foreach name,adapters fms reports torchtitan,--runs $(DATA)/memory_$(name).jsonl)
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \

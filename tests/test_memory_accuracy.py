@@ -33,7 +33,9 @@ BOUNDS = {
 def records():
     return [
         *memory_accuracy.truth(DATA / "memory_truth"),
-        *memory_accuracy.runs(DATA / "runs.jsonl", *sorted(DATA.glob("memory_*.jsonl"))),
+        *memory_accuracy.runs(
+            DATA / "publications.yaml", DATA / "runs.jsonl", *sorted(DATA.glob("memory_*.jsonl"))
+        ),
     ]
 
 

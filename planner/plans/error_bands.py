@@ -82,8 +82,9 @@ def classify_memory(get: Callable[[str], Any]) -> str:
     if get("training.mode") != "train":
         return REST
     base = get("training.lora.base")
+    away = ("offload.activations", "offload.optimizer", "offload.parameters", "optimizer_paged")
     holds = {
-        "offloaded": any(get(f"training.offload.{key}") for key in ("activations", "optimizer")),
+        "offloaded": any(get(f"training.{key}") for key in away),
         "quantised": base not in (None, "bf16"),
         "adapters": base is not None,
         "experts": get("model.moe.experts") is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.base.display import format_flow
+from planner.documents import stacks
 from planner.plans.document import Draft
 from planner.plans.kernels import load_profile
 
@@ -43,12 +44,17 @@ def fill_shares(draft: Draft) -> None:
 def check_step(draft: Draft) -> None:
     """Check that gradients can leave one by one, to the update or to the host."""
     training = draft.get("training")
+    wrong, allowed = "", ""
     if training["optimizer_paged"] and training["optimizer"] not in PAGED:
         wrong = f"{training['optimizer']} has no paged kernel"
-        draft.fault("training.optimizer_paged", wrong, f"false, or optimizer: {', '.join(PAGED)}")
+        allowed = f"false, or optimizer: {', '.join(PAGED)}"
     elif training["optimizer_paged"] and draft.get(OPTIMIZER):
         wrong = "states on the host (training.offload.optimizer) are not paged"
-        draft.fault("training.optimizer_paged", wrong, "one of the two")
+        allowed = "one of the two"
+    if wrong and draft.document.find_origin(("training", "optimizer_paged")).kind == stacks.KIND:
+        training["optimizer_paged"] = False  # the plan's own keys come first
+    elif wrong:
+        draft.fault("training.optimizer_paged", wrong, allowed)
     within, away = training["optimizer_step"] == "in-backward", draft.get(GRADIENTS)
     if not (within or away):
         return
