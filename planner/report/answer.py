@@ -50,7 +50,7 @@ class Better(NamedTuple):
         change: the relative change of that time, such as −12 %; empty where it is unknown.
         cost: total cost in the unit of the column; "–" where it is unknown.
         memory: predicted peak memory of a device, GiB.
-        worst: the 95th percentile of peak memory, GiB.
+        worst: memory that is needed at worst, GiB.
         status: the style of the verdict, such as ok.
         word: the verdict in words.
         takes: new values by key; empty for the plan itself.
@@ -217,7 +217,7 @@ class Overview(Record):
             worst, kept = (result[name] for name in ("memory.at_worst", "memory.process"))
             within = free.number >= 0
             needs, also = (kept, worst) if within else (result["memory.needed"], kept)
-            why = "at the 95th percentile" if within else "with what the allocator would keep"
+            why = "at worst" if within else "with what the allocator would keep"
             pieces += [
                 ("Needs ", False),
                 (gib(needs.value), True),
@@ -229,7 +229,7 @@ class Overview(Record):
             pieces += runs
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
             least = result.get("memory.headroom_p95")
-            left = f"; {gib(least.value)} at the 95th percentile" if least is not None else ""
+            left = f"; {gib(least.value)} at worst" if least is not None else ""
             what, why = "Peak memory", f" ({gib(free.value)} free{left})"
             if self.status == "unknown":
                 what, why = "Memory of the states alone:", f"; {SIZE_ONLY}"

@@ -29,7 +29,7 @@ VERDICTS = {
                 "open", "memory is not known for sure"),
         Verdict("tight", "tight", "Tight", ("is tight", "are tight"),
                 ("it is still TIGHT", "both are TIGHT"),
-                "△ tight", "tight: the memory interval exceeds the capacity"),
+                "△ tight", "tight: memory at worst exceeds the capacity"),
         Verdict("no", "bad", "Does not fit", ("does not fit", "do not fit"),
                 ("it still DOES NOT FIT", "neither FITS"), "× does not fit", "does not fit"),
     )

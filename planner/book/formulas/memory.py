@@ -370,7 +370,7 @@ headroom = predicted(
 at_worst = predicted(
     "memory.at_worst",
     "M_95",
-    "memory of the process at worst (95th percentile)",
+    "memory that is needed at worst (95th percentile of live tensors)",
     source="published measurements of training runs (presets/efficiency/memory.yaml)",
 ).equals(
     maximum(process, ceil(needed * (1 + f_95))),
@@ -381,7 +381,7 @@ at_worst = predicted(
 headroom_p95 = predicted(
     "memory.headroom_p95",
     r"\Delta M_{95}",
-    "memory that is left on the fullest device at worst (95th percentile)",
+    "memory that is left on the fullest device at worst (95th percentile of live tensors)",
     source="capacity less process at worst",
     within=SIGNED,
 ).equals(
