@@ -547,7 +547,7 @@ class SpaceRows(Rows):
         simplest.
 
         Most significant first: the number of kinds of parallelism; an uncommon schedule;
-        virtual stages; the product of the degrees; the ZeRO stage; then the schedule, an uneven cut
+        the product of the degrees; virtual stages; the ZeRO stage; then the schedule, an uneven cut
         of the layers, how much is recomputed, whether a residual stream that could be divided is
         not, kernels of another implementation, the micro-batch.
         """
@@ -565,8 +565,8 @@ class SpaceRows(Rows):
         found: Array = kinds + (replicas > 1)  # six at most, 3 bits
         for bits, column in (
             (1, schedule >= len(COMMON)),
-            (8, virtual),
             (19, product_ * replicas),
+            (8, virtual),
             (2, np.array(space.said)[zero]),
             (3, schedule),
             (1, cut),

@@ -75,7 +75,7 @@ def describe_simplest(found: SearchResult) -> str:
     return (
         f"The simplest layout is the one to run, and parallelism: auto takes it: of all layouts "
         f"within {SPARED} of the best it has the fewest kinds of parallelism, a common schedule, "
-        f"the fewest virtual stages, the smallest degrees and the lowest ZeRO stage, in this order "
+        f"the smallest degrees, the fewest virtual stages and the lowest ZeRO stage, in this order "
         f"({behind} slower)."
     )
 
