@@ -135,7 +135,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
     targets, lora = set(settings["targets"]), settings["lora"]
     casts = settings["copies"] and settings["parallelism.zero"] < 3
     # A frozen projection keeps no input; its adapter keeps that, or what dropout or a cast made.
-    kept = "dropped" if lora and settings.get("training.lora.dropout") else "cast" if casts else "plain"
+    dropped = lora and settings.get("training.lora.dropout")
+    kept = "dropped" if dropped else "cast" if casts else "plain"
     return {
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
