@@ -26,7 +26,6 @@ from planner.documents.source import lookup
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans import error_bands
-from planner.plans.error_bands import REST
 from planner.questions import loading
 from planner.results.verdict import VERDICTS, decide_state, is_within_capacity
 
@@ -88,8 +87,7 @@ def runs(*files: Path) -> list[Record]:
 
 def held(document: Mapping[str, Any]) -> str:
     """What a run holds, as the intervals tell it apart."""
-    plan = loading.load(document)
-    return error_bands.classify_memory(partial(lookup, plan.data))
+    return error_bands.classify_memory(partial(lookup, loading.load(document).data))
 
 
 def verdicts(*files: Path) -> list[Record]:
@@ -198,7 +196,9 @@ def bands(records: list[Record]) -> str:
         "measured:",
     ]
     found = ratios(records)
-    asked = [(quantity, held) for quantity in READINGS for held in (*error_bands.HELD, REST)]
+    asked = [
+        (quantity, held) for quantity in READINGS for held in (*error_bands.HELD, error_bands.REST)
+    ]
     for (quantity, held), band in sorted(spread.intervals(found, asked).items()):
         names = sorted(found.get((quantity, held), ()))
         lines.append(
