@@ -14,7 +14,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from benchmarks import measured, spread, tables, truth_memory
 from planner.base.errors import PlanError
 from planner.book import notation
 from planner.book.quantity import BOOK
-from planner.documents.source import lookup
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans import error_bands
@@ -81,13 +79,13 @@ def runs(*files: Path) -> list[Record]:
     for row, record in zip(rows, records, strict=True):
         record["runs"] = row.source
         record["source"] = f"{row.group} {row.quantity}"
-        record["held"] = held(row.plan)
+        record.setdefault("held", "unknown")
     return records
 
 
-def held(document: Mapping[str, Any]) -> str:
+def held(evaluation: Evaluation) -> str:
     """What a run holds, as the intervals tell it apart."""
-    return error_bands.classify_memory(partial(lookup, loading.load(document).data))
+    return error_bands.classify_memory(evaluation.case.settings.get)
 
 
 def verdicts(*files: Path) -> list[Record]:
@@ -97,9 +95,10 @@ def verdicts(*files: Path) -> list[Record]:
     for row in measured.read(*files):
         if row.quantity != "verdict" and not row.quantity.startswith("memory."):
             continue
-        record = {"id": row.id, "run": row.run, "held": held(row.plan)}
+        record = {"id": row.id, "run": row.run, "held": "unknown"}
         try:
-            states = {_decide_state(evaluation) for evaluation in plans.allowed(row)}
+            allowed = plans.allowed(row)
+            record["held"], states = held(allowed[0]), set(map(_decide_state, allowed))
             record["ran"] = row.value > 0
             record["state"] = next(state for state in VERDICTS if state in states)
         except (Absent, measured.LeftOut) as problem:
@@ -127,6 +126,7 @@ def decided(records: Iterable[Record]) -> list[list[str]]:
 def details(evaluation: Evaluation) -> Record:
     """The moment of the peak and its largest tensors."""
     return {
+        "held": held(evaluation),
         "moment": str(evaluation.value("memory.phase")),
         "largest": largest_tensors(evaluation),
     }
@@ -233,11 +233,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     options = parser.parse_args()
-    records: list[Record] = []
-    if options.truth:
-        records += truth(options.truth)
-    if options.runs:
-        records += runs(*options.runs)
+    records = [*(truth(options.truth) if options.truth else ()), *runs(*options.runs)]
     print(tables.text(lines(records)))
     if options.runs:
         read = [record for record in records if "held" in record]
