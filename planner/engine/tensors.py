@@ -135,8 +135,7 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
     targets, lora = set(settings["targets"]), settings["lora"]
     casts = settings["copies"] and settings["parallelism.zero"] < 3
     # A frozen projection keeps no input; its adapter keeps that, or what dropout or a cast made.
-    dropped = lora and settings.get("training.lora.dropout")
-    kept = "dropped" if dropped else "cast" if casts else "plain"
+    kept = "dropped" if lora and settings["time.lora_dropout"] else "cast" if casts else "plain"
     return {
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
