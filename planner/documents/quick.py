@@ -44,14 +44,8 @@ SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
 ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
-UNREAD = (
-    "fault",
-    "ignored",
-    "unused",
-    "show",
-    "why",
-    "notes",
-)  # values of a phrase, none of the plan
+#: Values of a phrase, none of the plan.
+UNREAD = ("fault", "ignored", "unused", "show", "why", "notes")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use")
@@ -148,9 +142,7 @@ def parse_quick(text: str) -> Node:
         raise errors[0]
     plans = [document.plain() for document in documents]
     if (other := next((one for one in plans if one != plans[0]), None)) is not None:
-        keys = [
-            key for key, node in _iter_values(documents[0]) if node.plain() != lookup(other, key)
-        ]
+        keys = [key for key, one in _iter_values(documents[0]) if one.plain() != lookup(other, key)]
         raise _ask_for("two", None, ", ".join(keys))
     left = _list_left_out(corrected)  # words that stand inside of a phrase are no such
     bare = parse_quick(_blank(corrected, left)) if left else documents[0]
@@ -235,8 +227,8 @@ def split_alternatives(text: str) -> list[str]:
     for found in _RANGE.finditer(text):
         sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
         pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
-    for found in re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I):
-        pairs.append((found, found[1], found[2]))
+    between = re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I)
+    pairs += [(found, found[1], found[2]) for found in between]
     whole = None if compared else _read_values(text)
     for found, *each in pairs if whole is None else ():
         texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
@@ -420,10 +412,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         PlanError: what is missing, or may mean two things.
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
-    spent, trained = (
-        said.pop("flop", None),
-        {"training.tokens", "each", "examples", "steps", "text"},
-    )
+    spent = said.pop("flop", None)
+    trained = {"training.tokens", "each", "examples", "steps", "text"}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
     if spent and not named and "largest-model" not in asked:
         asked, why = [*asked, "largest-model"], "a budget of compute asks for the model size"
@@ -445,6 +435,12 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     if not {"cluster", "cluster.devices"} & said.keys():
         raise _ask_for("devices")
     _add_price(said, asked)
+    if said.pop("least", None):
+        _add_assumptions(said, COUNTS[1])
+    layout = {key for key in said if key.startswith(("parallelism.", "cluster.accelerator"))}
+    whole = layout == {"parallelism.zero", "cluster.accelerator"} and "largest-batch" in asked
+    if whole and _count_holding(said, 1, "kept") == 1:
+        said.setdefault("data alone", said["parallelism.zero"]._replace(value=True))
     if "carbon" in asked and "cluster" not in said:
         _add_assumptions(said, "cluster.carbon_intensity")
     _add_network(said, asked)
@@ -462,9 +458,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         if said.get("training.lora.base", bits).value not in (bits.value, base):
             raise _ask_for("bits", bits.place, bits.value)
         why += "" if adapted else ", which are not trained themselves: adapters (LoRA) are"
-        adapted = said.setdefault(
-            "training.lora.base", bits._replace(value=base, why=ASSUMED + why)
-        )
+        frozen = bits._replace(value=base, why=ASSUMED + why)
+        adapted = said.setdefault("training.lora.base", frozen)
     if double := said.pop("double", None):  # scales of the 4-bit weights in 8 bits
         adapted = said["training.lora.base"] = double._replace(value="nf4-double")
     if adapted:
@@ -507,7 +502,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif isinstance(said["model"].value, str) and _find_longest(said) is None:
         length, why = _load_phrases()["assumptions"]["no longest"]
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
-    for key in ("sized", "used"):
+    for key in ("sized", "used", "shape.layers"):
         said.pop(key, None)
     return said
 
@@ -567,9 +562,8 @@ def _choose_model(said: dict[str, Said]) -> None:
         if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
-        sparse, length = experts or active, said[LENGTH].value if LENGTH in said else 0
-        split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
-        shape = _choose_experts(size, active) if sparse else _choose_shape(size, length, split)
+        sparse = experts or active
+        shape = _choose_experts(size, active) if sparse else _choose_shape(size, said)
         like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
         name, why = "", shape.why.removeprefix(ASSUMED) or "its size alone"
         if named:
@@ -682,11 +676,14 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
 
-def _choose_shape(size: Said, length: int, split: int) -> Said:
-    """Choose the published dense model that reads a length, whose heads can be split, and whose
-    shape a size gets, with more or fewer layers where it is not near; the size alone where all are
-    much smaller or larger."""
+def _choose_shape(size: Said, said: Mapping[str, Said]) -> Said:
+    """Choose the published dense model that reads the length, whose heads can be split, and whose
+    shape a size gets: with more or fewer layers where it is not near, of another width where its
+    layers are given or its vocabulary alone is larger; the size alone where all are much smaller
+    or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
+    length, deep = (said[key].value if key in said else 0 for key in (LENGTH, "shape.layers"))
+    split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
     near = sorted(names, key=lambda one: max(ratios[one], 1 / ratios[one]))
     shapes = ((one, resources.load_preset(f"models/{one}")) for one in near)
@@ -697,17 +694,28 @@ def _choose_shape(size: Said, length: int, split: int) -> Said:
         if shape["attention"]["heads"] % split == 0
     )
     name = next(fitting, near[0])
-    if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
-        return Said({"parameters": size.value}, size.place)
     total = exact_text(_load_sizes()[name][1])
     shown = numbers.text(_load_sizes()[name][1], "parameters", "table")
     why = f"{ASSUMED}shape: the published dense model nearest to {size.value}, of {shown}"
-    if _is_near(total, size.value):
+    if _is_near(total, size.value) and not deep:
         return Said(name, size.place, why)
     model = source.load({"extends": name}, kind="model").data
     ends = model["vocab"] * model["hidden"] * (1 if model.get("tied_embeddings") else 2)
-    layers = round((wanted - ends) * model["layers"] / (_load_sizes()[name][1] - ends))
-    if layers < 1:
+    inner = (_load_sizes()[name][1] - ends) / model["layers"]
+    layers, step = deep or round((wanted - ends) / inner), 2 * model["attention"]["heads"]
+    if deep or layers < 1:  # ends grow with the width, layers with its square
+        layers = deep or model["layers"]
+        root = ((ends**2 + 4 * layers * inner * wanted) ** 0.5 - ends) / (2 * layers * inner)
+        wide = round(root * model["hidden"] / step) * step
+        factor = wide / model["hidden"]
+        if wide < 4 * step:
+            return Said({"parameters": size.value}, size.place)
+        why += f", with {layers} layers of {wide}, not {model['layers']} of {model['hidden']}"
+        like = {"extends": name, "layers": layers, "hidden": wide}
+        if inside := model.get("mlp", {}).get("intermediate"):
+            like |= {"mlp": {"intermediate": max(1, round(inside * factor / 64)) * 64}}
+        return Said(like, size.place, why)
+    if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
         return Said({"parameters": size.value}, size.place)
     why += f", with {layers} layers in place of {model['layers']}"
     return Said({"extends": name, "layers": layers}, size.place, why)
@@ -719,13 +727,15 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     Raises:
         PlanError: some of them are missing, or there is a name or a size beside them.
     """
-    given = {key: said.pop(key) for key in [*said] if key.startswith("shape.")}
-    if not given:
-        return None
-    place = next(iter(given.values())).place
-    family = said.get("family")
-    if family and family.value in _load_phrases()["plain_families"].split():
+    keys, family = [key for key in said if key.startswith("shape.")], said.get("family")
+    if keys and family and family.value in _load_phrases()["plain_families"].split():
         del said["family"]
+    if not keys or (
+        keys == ["shape.layers"] and {*NAMED, "experts", "active"} & {*said} == {"size"}
+    ):
+        return None
+    given = {key: said.pop(key) for key in keys}
+    place = next(iter(given.values())).place
     if not {"shape.layers", "shape.hidden"} <= {*given} or {*NAMED} - {"size"} & {*said}:
         raise _ask_for("shape", place)
     sizes = {key.removeprefix("shape."): one.value for key, one in given.items()}
@@ -738,9 +748,8 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         said["sized"] = size
         base = source.load({"extends": name}, kind="model").data
         shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
-        rest = (
-            units.parse(size.value, "parameters") - 2 * sizes.get("vocab", base["vocab"]) * hidden
-        )
+        vocab = sizes.get("vocab", base["vocab"])
+        rest = units.parse(size.value, "parameters") - 2 * vocab * hidden
         fills = rest / (sizes["layers"] * hidden) - (2 + 2 * shared) * hidden
         fills = round(float(fills) / 3 / 64) * 64
         if not hidden <= fills <= 8 * hidden:
@@ -799,12 +808,17 @@ def _choose_device(said: dict[str, Said]) -> None:
     kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
     if name:
         kinds = [kind for kind in kinds if _name_family(kind) == _name_family(name.value)]
-    counts = (1, many.value) if name and many else (1,)  # `4x3090, 96 GB` says that of all
+    if absent := name if memory and name and name.why else None:  # what is built in has as much
+        kinds = [absent.value, *_load_phrases()["cards"].split()]
 
     def has_memory(kind: str, amount: Said) -> bool:
         own = source.load({"extends": kind}, kind="accelerator").get("memory")
-        each = (f"{plain_text(Fraction(amount.value) / count)} GB" for count in counts)
-        return any(_is_near(own, one, "bytes") for one in each)
+        counts = (
+            (1, many.value) if name and many and kind == name.value else (1,)
+        )  # `4x3090, 96 GB`
+        each = [f"{plain_text(Fraction(amount.value) / count)} GB" for count in counts]
+        more = bool(absent) and units.parse(own, "bytes") > units.parse(each[0], "bytes")
+        return more or any(_is_near(own, one, "bytes") for one in each)
 
     if ram and (memory or (name and not any(has_memory(kind, ram) for kind in kinds))):
         _add_note(said, ram.place, f"{ram.value} GB of the host's memory: not used")
@@ -817,7 +831,7 @@ def _choose_device(said: dict[str, Said]) -> None:
             if variant is None or variant.value in kind.split("-")
             if memory is None or has_memory(kind, memory)
         ]
-        if name:
+        if name and not absent:
             fitting.sort(key=lambda one: "sxm" not in one)  # the usual form, where there is one
         if not fitting or (variant and not name):
             raise _ask_for("memory" if memory else "variant", about.place, about.value)
@@ -826,7 +840,8 @@ def _choose_device(said: dict[str, Said]) -> None:
             why += f", as are {', '.join(fitting[1:])}" if fitting[1:] else ""
             said["cluster.accelerator"] = Said(fitting[0], about.place, why)
         elif name.value not in fitting:
-            said["cluster.accelerator"] = name._replace(value=fitting[0])
+            why = f"{name.why} with {about.value} GB" if absent else ""
+            said["cluster.accelerator"] = name._replace(value=fitting[0], why=why)
     elif name is None and "cluster.devices" in said and "cluster" not in said:
         _add_assumptions(said, "cluster.accelerator")
     kind = said.get("cluster.accelerator")
@@ -861,15 +876,16 @@ def _ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
     return PlanError(Fault(message, place or Place(TEXT), allowed))
 
 
-def _count_holding(said: dict[str, Said], least: int = 8) -> int:
-    """Count the devices that hold a model and its optimizer: ``least``, twice that and so on."""
+def _count_holding(said: dict[str, Said], least: int = 8, taken: str = "bytes") -> int:
+    """Count the devices that hold a model and what is ``taken`` for each of its parameters:
+    ``least``, twice that and so on."""
     model, limits = said["model"].value, _load_phrases()["limits"]
     sizes = [said["sized"].value] if "sized" in said else [*_find_sizes(model)[:1]]
     if not sizes or any("lora" in key for key in said):
         return least
     device = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
     memory = units.parse(device.get("memory"), "bytes") * Fraction(str(limits["share"]))
-    needed = units.parse(sizes[0], "parameters") * limits["bytes"] / memory
+    needed = units.parse(sizes[0], "parameters") * limits[taken] / memory
     return next(least << i for i in range(64) if least << i >= needed)
 
 
@@ -1060,14 +1076,13 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
         device, count = said.get("cluster.accelerator"), said.get("cluster.devices")
         known = source.load({"extends": device.value}, kind="accelerator").data if device else {}
         each = said.get("cluster.devices_per_node")
-        several = count and (
-            count.value > (each.value if each else 8) or {"fewest-devices", "cheapest"} & {*asked}
+        many = count.value if count else 0
+        grown = many and {"fewest-devices", "cheapest"} & {*asked}
+        several = grown or many > (each.value if each else 8)
+        slow = (
+            several and "network" not in known and known["link"]["topology"] in ("host", "switch")
         )
-        if (
-            several
-            and "network" not in known
-            and ((count and count.value > 4096) or known["link"]["topology"] in ("host", "switch"))
-        ):
+        if slow or (many > 4096 and several and "network" not in known):
             _add_assumptions(said, "cluster.network.bandwidth")
         return
     kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
@@ -1202,7 +1217,10 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     limits |= {"until": until} if until else {}
     tokens = "training.tokens" in said
     if sized and not tokens and (limits or "compute-optimal" in asked):
-        if len([*filter(None, (deadline, budget, hours))]) != 1:
+        if deadline and budget and not hours:
+            said["require"] = Said(until, budget.place)
+            _buy_devices(said, budget, deadline)
+        elif len([*filter(None, (deadline, budget, hours))]) != 1:
             raise _ask_for("each")
         spent = deadline.value if deadline else f"{budget.value} USD" if budget else ""
         if hours:
@@ -1235,6 +1253,17 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         said["require"] = Said([*days, *until], first.place, first.why)
 
 
+def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> None:
+    """Assume the devices that a budget pays for until a deadline, in whole nodes, where nobody says
+    how many and a price is given."""
+    devices, price = said.get("cluster.devices"), said.get("cluster.price")
+    if devices and devices.why and price:
+        cost = units.parse(price.value, "USD/h") * units.parse(deadline.value, "h")
+        many = max(1, int(Fraction(budget.value) / cost))
+        why = f"{ASSUMED}so many {budget.value} USD pay for until the deadline"
+        said["cluster.devices"] = devices._replace(value=many - many % 8 or many, why=why)
+
+
 def _find_longest(said: Mapping[str, Said]) -> int | None:
     """Return the longest sequence of a built-in model, None for a model given by its size."""
     model = said["model"].value
@@ -1255,10 +1284,8 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
         The document, its sections in the order of phrases.yaml.
     """
     start = Place(TEXT)
-    tree: dict[str, Any] = {
-        "name": from_data(one_line(" ".join(text.split()))[:NAME], start, STATED)
-    }
-    tree |= {"cluster": {}, "training": {}}
+    title = from_data(one_line(" ".join(text.split()))[:NAME], start, STATED)
+    tree: dict[str, Any] = {"name": title, "cluster": {}, "training": {}}
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
     if data and "cluster.devices" in said:
         degrees = [f"parallelism.{key}" for key in DEGREES[1:]]
@@ -1595,8 +1622,10 @@ def _parse_slot(name: str, text: str) -> Any:
     text = text.lower().lstrip("$ ").replace(",", "")
     if name in _map_names():
         return _map_names()[name].get(aliases.to_letters(text))
-    if name == "date":
-        return _count_days(text)
+    if name in ("date", "span"):
+        *first, last = map(_count_days, re.findall(_insert_parts("<date>"), text))
+        days = last - sum(first)
+        return f"{days + 365 * (days < 0)} days" if last and all(first) else None
     if not re.search(r"\d", text):
         numbers_of, words = _load_phrases()["words"], re.findall("[a-z]+", text)
         number = next((numbers_of[word] for word in words if word in numbers_of), 1)
@@ -1613,9 +1642,8 @@ def _parse_slot(name: str, text: str) -> Any:
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
     if name in ("tokens", "size"):
         suffix = many.upper().replace("K", "k")
-        return _parse_integer(
-            f"{number}{suffix}" if "e" not in number else str(int(Fraction(number)))
-        )
+        whole = f"{number}{suffix}" if "e" not in number else str(int(Fraction(number)))
+        return _parse_integer(whole)
     if name == "batch":
         return Fraction(number), many
     step = 1024 if name in ("length", "binary") else 1000
@@ -1625,8 +1653,8 @@ def _parse_slot(name: str, text: str) -> Any:
     return int(value) if value.denominator == 1 else None
 
 
-def _count_days(text: str) -> str | None:
-    """Count the days from today to a date, the next one if it has no year; None if it is none."""
+def _count_days(text: str) -> int:
+    """Count the days from today to a date, the next one if it has no year; 0 if it is none."""
     today, days = date.today(), _load_phrases()["days"]
     text = next((day for name, day in days.items() if name in text), text)
     text = re.sub(r"(?<=\d)(st|nd|rd|th)|\b(the|of)\b|,", "", text)
@@ -1636,8 +1664,8 @@ def _count_days(text: str) -> str | None:
         with suppress(ValueError):
             until = datetime.strptime(" ".join(dated.split()), form).date()
             if until > today:
-                return f"{(until - today).days} days"
-    return None
+                return (until - today).days
+    return 0
 
 
 @cache

@@ -18,6 +18,7 @@ from planner.api import Plan
 from planner.base import units
 from planner.base.errors import PlanError
 from planner.documents import quick, schema, source
+from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node
 
 WORDS = (
@@ -86,12 +87,25 @@ def test_shapes_have_the_sizes_that_the_table_gives() -> None:
         assert result["parameters.total"].value == quick._load_sizes()[name][1]
 
 
-@pytest.mark.parametrize("size", [*("150M", "1B", "5B", "20B", "50B", "100B", "250B", "700B")])
+@pytest.mark.parametrize(
+    "size", [*("13M", "51M", "150M", "1B", "5B", "20B", "50B", "100B", "250B", "700B")]
+)
 def test_a_shape_with_other_layers_has_about_the_size_that_is_said(size: str) -> None:
     document = quick.parse_quick(f"{size} on 64 h100 seq 1024")
     result = planner.load({**document.plain(), "parallelism": {}}).evaluate()
     wanted = float(units.parse(size, "parameters"))
     assert result["parameters.total"].value == pytest.approx(wanted, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["{} GB RAM", "{}GB host memory", "{} gb of ddr5", "{}G RAM"])
+def test_memory_of_the_host_chooses_no_device(words: str) -> None:
+    for name in source.preset_names("accelerator"):
+        for amount in (16, 40, 256, 600):
+            line = f"llama3-8b on 8 x {name}, "
+            plain, also = map(quick.parse_quick, (line, line + words.format(amount)))
+            assert lookup(also.plain(), "cluster") == lookup(plain.plain(), "cluster")
+            assert str(amount) in also.plain()["notes"]
 
 
 def test_no_word_and_no_number_is_passed_over() -> None:
@@ -120,12 +134,17 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
             return cls(2026, 11, 29)
 
     monkeypatch.setattr(quick, "date", Day)
-    days = {"by christmas": 26, "before 2027-01-15": 47, "by the 3rd of june": 186}
+    days = {
+        "from Dec 20 to Jan 3": 14,
+        "by christmas": 26,
+        "before 2027-01-15": 47,
+        "by the 3rd of june": 186,
+    }
     for words, count in {**days, "until March 1st, 2028": 458, "by end of the year": 32}.items():
         quick._list_splits.cache_clear()
         document = quick.parse_quick(f"7B 1T tokens on 128 h100 {words}")
         assert document.plain()["require"] == [f"time.training_days <= {count} days"]
-        assert "from today" in quick.list_assumptions(document, lambda key: None, {})
+        assert words.split()[0] in quick.list_assumptions(document, lambda key: None, {})
 
 
 @pytest.mark.slow
