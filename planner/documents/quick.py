@@ -562,8 +562,7 @@ def _choose_model(said: dict[str, Said]) -> None:
         if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
-        sparse = experts or active
-        shape = _choose_experts(size, active) if sparse else _choose_shape(size, said)
+        shape = _choose_experts(size, active) if experts or active else _choose_shape(size, said)
         like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
         name, why = "", shape.why.removeprefix(ASSUMED) or "its size alone"
         if named:
@@ -1218,8 +1217,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     tokens = "training.tokens" in said
     if sized and not tokens and (limits or "compute-optimal" in asked):
         if deadline and budget and not hours:
-            said["require"] = Said(until, budget.place)
-            _buy_devices(said, budget, deadline)
+            deadline = deadline if _buy_devices(said, budget, deadline) else None
         elif len([*filter(None, (deadline, budget, hours))]) != 1:
             raise _ask_for("each")
         spent = deadline.value if deadline else f"{budget.value} USD" if budget else ""
@@ -1253,15 +1251,22 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         said["require"] = Said([*days, *until], first.place, first.why)
 
 
-def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> None:
+def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> bool:
     """Assume the devices that a budget pays for until a deadline, in whole nodes, where nobody says
-    how many and a price is given."""
+    how many; return whether the budget lasts until then.
+
+    Raises:
+        PlanError: no price is given.
+    """
     devices, price = said.get("cluster.devices"), said.get("cluster.price")
-    if devices and devices.why and price:
-        cost = units.parse(price.value, "USD/h") * units.parse(deadline.value, "h")
-        many = max(1, int(Fraction(budget.value) / cost))
+    if not devices or not price:
+        raise _ask_for("each")
+    cost = units.parse(price.value, "USD/h") * units.parse(deadline.value, "h")
+    many = int(Fraction(budget.value) / cost)
+    if devices.why and many:
         why = f"{ASSUMED}so many {budget.value} USD pay for until the deadline"
         said["cluster.devices"] = devices._replace(value=many - many % 8 or many, why=why)
+    return bool(many >= devices.value)
 
 
 def _find_longest(said: Mapping[str, Said]) -> int | None:

@@ -108,6 +108,15 @@ def test_memory_of_the_host_chooses_no_device(words: str) -> None:
             assert str(amount) in also.plain()["notes"]
 
 
+@pytest.mark.parametrize("amount", [8, 16, 24, 32, 48, 64])
+def test_what_stands_for_a_device_has_its_memory(amount: int) -> None:
+    for name in quick._load_phrases()["absent"]:
+        for line in (f"llama3-8b on a {name} {amount}GB", f"llama3-8b on 4 x {name} {amount}GB"):
+            kind = lookup(quick.parse_quick(line).plain(), "cluster.accelerator")
+            own = source.load({"extends": kind}, kind="accelerator").get("memory")
+            assert units.parse(own, "bytes") >= 0.95 * amount * 10**9, line
+
+
 def test_no_word_and_no_number_is_passed_over() -> None:
     """A number, or a word that turns the meaning of others, ends the answer."""
     for word in (
