@@ -812,9 +812,8 @@ def _choose_device(said: dict[str, Said]) -> None:
 
     def has_memory(kind: str, amount: Said) -> bool:
         own = source.load({"extends": kind}, kind="accelerator").get("memory")
-        counts = (
-            (1, many.value) if name and many and kind == name.value else (1,)
-        )  # `4x3090, 96 GB`
+        same = kind == name.value and not absent if name else False  # `4x3090, 96 GB` of all
+        counts = (1, many.value) if same and many else (1,)
         each = [f"{plain_text(Fraction(amount.value) / count)} GB" for count in counts]
         more = bool(absent) and units.parse(own, "bytes") > units.parse(each[0], "bytes")
         return more or any(_is_near(own, one, "bytes") for one in each)
