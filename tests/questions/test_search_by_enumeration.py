@@ -331,8 +331,8 @@ def plainness(row: Row) -> tuple[Any, ...]:
     return (
         sum(degree > 1 for degree in degrees),
         said["schedule"] not in ("1f1b", "interleaved"),
-        said["virtual"],
         whole,
+        said["virtual"],
         said["zero"],
         SCHEDULES.index(said["schedule"]),
         said["cut"] is not None,
