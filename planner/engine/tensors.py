@@ -135,7 +135,7 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
     targets, lora = set(settings["targets"]), settings["lora"]
     casts = settings["copies"] and settings["parallelism.zero"] < 3
     # A frozen projection keeps no input; its adapter keeps that, or what dropout or a cast made.
-    kept = "dropped" if lora and settings["time.lora_dropout"] else "cast" if casts else "plain"
+    kept = "dropped" if lora and settings["training.lora.dropout"] else "cast" if casts else "plain"
     return {
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,

@@ -63,6 +63,8 @@ def fill_kernels(draft: Draft) -> None:
     for key, size in held.items():
         draft.default(f"training.bytes.{key}", size, why)
     sizes = training["bytes"]
+    if draft.get("training.lora") is not None:  # also where a move adds adapters
+        draft.default("training.lora.dropout", 0, "none")
     draft.default("training.bytes.cache", recipe["activation"], "as an activation")
     for key in ("dispatch", "combine"):
         draft.default(f"training.bytes.{key}", sizes["activation"], "as an activation")

@@ -49,6 +49,12 @@ def test_a_layout_is_found_for_each_stack(name: str) -> None:
     assert _load(name, parallelism="auto").searched is not None
 
 
+def test_releases_stand_in_the_order_of_months() -> None:
+    for name in preset_names("stack"):
+        months = [release["since"] for release in stacks.load_stack(name)["releases"]]
+        assert months == sorted(months), name
+
+
 def test_months_choose_releases() -> None:
     kernels = [
         _load(f"transformers-trainer@{month}").get("training.optimizer_kernel")
