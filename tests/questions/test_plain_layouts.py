@@ -82,7 +82,7 @@ def order(changes: dict[str, Any]) -> tuple[Any, ...]:
         product *= layout[key]
     uncommon = layout["schedule"] not in ("1f1b", "interleaved")
     return (
-        sum(layout[key] > 1 for key in KINDS), uncommon, layout["virtual_pipeline"], product,
+        sum(layout[key] > 1 for key in KINDS), uncommon, product, layout["virtual_pipeline"],
         layout["zero"], SCHEDULES.index(layout["schedule"]), layout.get("cut") is not None,
         layout["tensor"] > 1 and not layout["sequence"],
     )  # fmt: skip
