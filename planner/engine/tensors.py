@@ -26,10 +26,12 @@ from planner.plans.model import WIDE
 ONE = make_number(1)
 
 
+_SYMBOLS = {note.symbol.name: note for note in BOOK.notation.values()}
+
+
 def _resolve_name(name: str, at: int) -> FormulaTerm:
     """Return the term of a symbol or a quantity; ``at`` is where it stands."""
-    symbols = {note.symbol.name: note for note in BOOK.notation.values()}
-    found = symbols.get(name) or BOOK.quantities[name]
+    found = _SYMBOLS.get(name) or BOOK.quantities[name]
     return make_term(found.symbol, found.unit)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Book
+from planner.documents import stacks
 from planner.documents.source import Document, lookup
 
 
@@ -233,6 +234,10 @@ class Draft:
         """
         path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
         self.faults.append(Fault(message, self.document.find_place(path), allowed))
+
+    def is_from_stack(self, dotted: str) -> bool:
+        """Return whether a stack decided a key, which gives way to those that the plan states."""
+        return self.document.find_origin(tuple(dotted.split("."))).kind == stacks.KIND
 
     def raise_faults(self) -> None:
         """Raise a PlanError if there are faults."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from planner.base.display import format_flow
-from planner.documents import stacks
 from planner.plans.document import Draft
 from planner.plans.kernels import load_profile
 
 #: Optimizers that bitsandbytes has with paged states.
 PAGED = ("adamw", "adam-8bit", "lion")
 STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
+PAGES = "training.optimizer_paged"
 PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
 
 
@@ -51,10 +51,10 @@ def check_step(draft: Draft) -> None:
     elif training["optimizer_paged"] and draft.get(OPTIMIZER):
         wrong = "states on the host (training.offload.optimizer) are not paged"
         allowed = "one of the two"
-    if wrong and draft.document.find_origin(("training", "optimizer_paged")).kind == stacks.KIND:
-        training["optimizer_paged"] = False  # the plan's own keys come first
+    if wrong and draft.is_from_stack(PAGES):
+        training["optimizer_paged"] = False
     elif wrong:
-        draft.fault("training.optimizer_paged", wrong, allowed)
+        draft.fault(PAGES, wrong, allowed)
     within, away = training["optimizer_step"] == "in-backward", draft.get(GRADIENTS)
     if not (within or away):
         return

@@ -264,10 +264,10 @@ def _check_choices(draft: Draft) -> None:
     elif stage and not given:
         wrong = f"false contradicts parallelism.zero {stage}"
         draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0")
-    ours = draft.document.find_origin(("memory", "live_parameters")).kind == stacks.KIND
-    if stage != 3 and draft.get("memory.live_parameters") and not ours:
+    live = "memory.live_parameters"
+    if stage != 3 and draft.get(live) and not draft.is_from_stack(live):
         wrong = f"weights are not sharded with parallelism.zero {stage}"
-        draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
+        draft.fault(live, wrong, "0, or zero: 3")
     _set_offload(draft)
     placement.check_step(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
