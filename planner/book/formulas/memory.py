@@ -382,7 +382,7 @@ headroom_p95 = predicted(
     "memory.headroom_p95",
     r"\Delta M_{95}",
     "memory that is left on the fullest device at worst (95th percentile of live tensors)",
-    source="capacity less process at worst",
+    source="capacity less what is needed at worst",
     within=SIGNED,
 ).equals(
     capacity - at_worst,
