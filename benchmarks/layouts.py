@@ -1,6 +1,6 @@
 """Where published layouts stand among all layouts of their own runs, under our model.
 
-    python -m benchmarks.layouts [--layouts FILE] [--json FILE] [--markdown]
+    python -m benchmarks.layouts [--layouts FILE] [--markdown]
 
 For each published layout: its rank by predicted step time among the layouts that fit and that its
 authors could choose from, as a share of them, and how much longer its step takes than the best.
@@ -11,7 +11,6 @@ our model has no rank; what it lacks is shown.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +22,6 @@ import yaml
 from benchmarks.tables import rewrite
 from planner.base import numbers
 from planner.base.errors import PlanError
-from planner.base.files import write_text
 from planner.plans.document import Plan
 from planner.questions.domains import yield_starts
 from planner.questions.loading import load
@@ -103,22 +101,17 @@ def line(found: Row) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layouts", type=Path, default=LAYOUTS, metavar="FILE")
-    parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="a page with the table")
     options = parser.parse_args()
-    found: list[Row] = []
     lines = ["| run | layouts that fit | rank | best | step against the best |"]
     lines += ["|---|--:|--:|--:|--:|"]
     print("\n".join(lines))
     for one in rows(options.layouts):
-        found.append(one)
         lines.append(line(one))
         print(lines[-1])
         sys.stdout.flush()
     if options.markdown:
         rewrite(options.markdown, {"published layouts": "\n".join(lines)})
-    if options.json:
-        write_text(options.json, json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

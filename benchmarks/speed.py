@@ -1,12 +1,11 @@
 """Processor time of named cases, each a process of its own, as a multiple of `import sympy`.
 
-    python -m benchmarks.speed [CASE…] [--runs N] [--bare] [--json FILE]
+    python -m benchmarks.speed [CASE…] [--runs N]
 
 CASE is a name or the beginning of several: `start` (the main jobs), `solve` (inverse questions),
-`sweep` (studies), `serve` (a server under load, which is not run unless it is named). The cases
-take turns, so that a busy moment of the machine hits all of them; ratios are formed of the minima
-of user and system time. With ``--bare`` there is no byte code, as in containers. Bars are goals of
-the project, printed beside the ratio; nothing fails here.
+`sweep` (studies). The cases take turns, so that a busy moment of the machine hits all of them;
+ratios are formed of the minima of user and system time. Bars are goals of the project, printed
+beside the ratio; nothing fails here.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ import argparse
 import compileall
 import json
 import os
-import random
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -30,8 +26,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "import sympy"
-#: What a copy of the program is made of.
-PROGRAM = ("plan.py", "pyproject.toml", "planner", "presets", "schemas", "templates", "examples")
 PLAN, GPT3 = "presets/llama70b_h100x1024.yaml", "presets/gpt3_a100x1024.yaml"
 COMMITTED = ("cs336_70b_h100x1024", "gpt2small_hgx-h100", "gpt3_a100x1024", "largest_on_8xh100",
              "llama70b_h100x1024")  # fmt: skip
@@ -148,12 +142,11 @@ def yield_cases(folder: Path) -> Iterator[Case]:
             yield Case(name, ("plan.py", "sweep", str(file), *more), points=size)
 
 
-def run(case: Case, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """Run a case in a folder.
+def run(case: Case, environment: dict[str, str]) -> dict[str, Any]:
+    """Run a case in this checkout.
 
     Args:
         case: the command.
-        folder: where it runs, a checkout.
         environment: its variables.
 
     Returns:
@@ -162,7 +155,7 @@ def run(case: Case, folder: Path, environment: dict[str, str]) -> dict[str, Any]
     start = time.perf_counter()
     with tempfile.TemporaryFile() as told:
         child = subprocess.Popen(
-            [sys.executable, *case.words], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            [sys.executable, *case.words], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=told,
         )  # fmt: skip
         _, status, usage = os.wait4(child.pid, 0)
@@ -176,26 +169,23 @@ def run(case: Case, folder: Path, environment: dict[str, str]) -> dict[str, Any]
     return row
 
 
-def measure(
-    cases: Sequence[Case], runs: int, folder: Path, environment: dict[str, str]
-) -> list[dict[str, Any]]:
+def measure(cases: Sequence[Case], runs: int, environment: dict[str, str]) -> list[dict[str, Any]]:
     """Run all cases in turn, once to warm caches and then so often.
 
     Args:
         cases: the commands, that of ``UNIT`` among them.
         runs: how often each is measured.
-        folder: where they run, a checkout.
         environment: their variables.
 
     Returns:
         A row for each case: minimum, median and ratio, or the reason why it has none.
     """
-    first = {case.name: run(case, folder, environment) for case in cases}
+    first = {case.name: run(case, environment) for case in cases}
     sound = [case for case in cases if "reason" not in first[case.name]]
     found: dict[str, list[dict[str, Any]]] = {case.name: [] for case in sound}
     for _ in range(runs):
         for case in sound:
-            found[case.name].append(run(case, folder, environment))
+            found[case.name].append(run(case, environment))
     least = {name: min(row["seconds"] for row in rows) for name, rows in found.items()}
     table = []
     for case in cases:
@@ -225,83 +215,22 @@ def format_row(row: dict[str, Any]) -> str:
     return f"{row['case']:<48} {times} {row['ratio']:8.2f}  {', '.join(notes)}".rstrip()
 
 
-def copy_program(folder: Path) -> Path:
-    """Copy the program without byte code."""
-    folder.mkdir()
-    for name in PROGRAM:
-        if (ROOT / name).is_dir():
-            left_out = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, folder / name, ignore=left_out)
-        else:
-            shutil.copy(ROOT / name, folder / name)
-    return folder
-
-
-# A server under load ------------------------------------------------------------------------
-
-#: What clients change, and to what; how many there are, for how many seconds, at which rate.
-CHANGES = {
-    "training.micro_batch": (1, 2, 4),
-    "training.recompute": ("none", "selective", "full"),
-    "training.sequence_length": (2048, 4096, 8192),
-    "parallelism.zero": (0, 1, 2, 3),
-}
-CLIENTS, SECONDS, RATE = 20, 20.0, 200.0
-
-
-def load_server() -> str:
-    """Ask a server at an even pace; of ten changes one was never seen before."""
-    from fuzz.served import serving
-
-    def ask(number: int) -> float:
-        chance, key = random.Random(number), random.Random(number).choice(sorted(CHANGES))
-        new = {"training.tokens": chance.randrange(10**10, 10**13)}
-        change = new if chance.random() < 0.1 else {key: chance.choice(CHANGES[key])}
-        due = begun + number / RATE
-        time.sleep(max(0.0, due - time.perf_counter()))
-        body = {"plan": chance.choice(SOLVED), "set": change, "quantities": ["time.training_days"]}
-        status, *_ = server.ask("POST", "/v1/evaluate", body)
-        return time.perf_counter() - due if status in (200, 422) else -1.0
-
-    with serving() as server, ThreadPoolExecutor(CLIENTS) as pool:
-        begun = time.perf_counter()
-        times = list(pool.map(ask, range(int(RATE * SECONDS))))
-        took = time.perf_counter() - begun
-    good = sorted(one for one in times if one >= 0)
-    late = (f"{share} %: {1000 * good[share * (len(good) - 1) // 100]:.0f} ms"
-            for share in (50, 95, 99))  # fmt: skip
-    answers = f"{len(good) / took:.0f} answers a second, {len(times) - len(good)} errors"
-    return f"serve: {answers}; {', '.join(late)}"
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Measure the cases that are named, or all commands."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("case", nargs="*", help="beginnings of names; all commands by default")
     parser.add_argument("--runs", type=int, default=3, help="processes for each case (default 3)")
-    parser.add_argument("--bare", action="store_true", help="without byte code")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
     options = parser.parse_args(words)
     if options.runs < 1:
         parser.error("--runs must be at least 1")
-    if "serve" in options.case:
-        print(load_server())
-        return
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as name:
-        folder, where = Path(name), ROOT
-        if options.bare:
-            where = copy_program(folder / "copy")
-            environment |= {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": f"{folder}/cache"}
-        else:
-            compileall.compile_dir(str(ROOT / "planner"), quiet=2)
+        compileall.compile_dir(str(ROOT / "planner"), quiet=2)
         named = (UNIT, *(options.case or ("",)))
-        cases = [case for case in yield_cases(folder) if case.name.startswith(named)]
-        rows = measure(cases, options.runs, where, environment)
+        cases = [case for case in yield_cases(Path(name)) if case.name.startswith(named)]
+        rows = measure(cases, options.runs, environment)
     print(f"{'case':<48} {'min ms':>8} {'median ms':>10} {'× sympy':>8}")
     print("\n".join(map(format_row, rows)))
-    if options.json:
-        options.json.write_text(json.dumps({"runs": options.runs, "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 import planner
 from benchmarks import (
     measured,
+    order,
     spread,
     tables,
     time_accuracy,
@@ -300,6 +301,20 @@ def test_the_page_is_current(
         (time_bands.MARK, time_bands.coverage(evidence)),
     ):
         assert tables.rewritten(page, tables.markdown(table), name) == page, name
+
+
+def test_the_order_of_layouts_is_current() -> None:
+    found = order.list_groups(measured.read(DATA / "untried_2026-11.jsonl"))
+    assert sum(map(len, found.values())) > 1
+    for row in order.lines(found)[1:-1]:
+        assert f"| {' | '.join(row)} |" in PAGE.read_text("utf-8")
+
+
+def test_an_order_counts_pairs_that_were_measured_apart() -> None:
+    """The first two lie 4 % apart; the one predicted to be the fastest is 10 % slower."""
+    group = [(3.0, 1.0), (2.0, 1.04), (1.0, 1.1)]
+    assert order.pairs([group]) == [False, False] and order.regret(group) == pytest.approx(0.1)
+    assert order.pairs([[(fast, slow) for slow, fast in group]]) == [False, False, False]
 
 
 def test_the_tables_of_single_runs_are_current(
