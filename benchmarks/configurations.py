@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks import counts
 from planner.base.errors import PlanError
+from planner.base.resources import read_yaml
 from planner.connect.imports import families, hf
 
 #: Tables of the library's classes that are text models by what they predict, the first that has a
@@ -114,54 +115,11 @@ def compare(config: Any, named: str) -> tuple[str, Any, Any]:
 
 # Small models that run ------------------------------------------------------------------------
 
+TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
 #: Widths of a small model, by the keys of configurations.
-SMALL = {
-    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 96),
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "moe_hidden_size"), 32),
-    **dict.fromkeys(("num_attention_heads", "num_heads", "n_head", "linear_num_heads"), 4),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
-    **dict.fromkeys(("num_key_value_heads", "n_mamba_heads", "index_n_heads"), 2),
-    **dict.fromkeys(("head_dim", "d_kv", "v_head_dim", "index_head_dim", "linear_head_dim"), 8),
-    **dict.fromkeys(("intermediate_size", "dff", "d_ff", "dense_intermediate_size"), 48),
-    **dict.fromkeys(("ffn_hidden_size", "encoder_ffn_dim", "decoder_ffn_dim"), 48),
-    **dict.fromkeys(("moe_intermediate_size", "expert_ffn_hidden_size"), 24),
-    **dict.fromkeys(("shared_expert_intermediate_size", "shared_intermediate_size"), 24),
-    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
-    **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_num_shared_experts"), 2),
-    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_decoder_layers", "n_layer"), 2),
-    **dict.fromkeys(("qk_nope_head_dim", "hidden_size_per_layer_input"), 8),
-    **dict.fromkeys(("kv_lora_rank", "q_lora_rank", "adapter_rank", "laurel_rank"), 16),
-    **dict.fromkeys(("num_hidden_layers", "num_layers"), 4),
-    **dict.fromkeys(("attention_hidden_size",), 64),
-    **dict.fromkeys(("n_group", "topk_group"), 1),
-    **dict.fromkeys(("mamba_d_state", "chunk_size", "sliding_window", "local_attention"), 8),
-    **{"qk_rope_head_dim": 4, "mamba_dt_rank": 4, "zero_expert_num": 2, "num_kv_shared_layers": 2},
-    **dict.fromkeys(("pad_token_id", "encoder_layerdrop", "decoder_layerdrop"), 0),
-    **{"max_position_embeddings": 64, "n_positions": 64, "context_length": 64},
-}  # fmt: skip
+SMALL = {key: width for width, keys in TABLES["small"].items() for key in keys}
 #: What a type needs besides.
-BESIDES: dict[str, dict[str, Any]] = {
-    "zamba2": {
-        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid", "hybrid"],
-        "num_hidden_layers": 5, "num_mem_blocks": 2, "use_shared_attention_adapter": True,
-        "num_key_value_heads": 4,
-    },
-    "zamba": {
-        "layers_block_type": ["mamba", "mamba", "hybrid", "mamba", "hybrid"],
-        "num_hidden_layers": 5, "num_key_value_heads": 4, "attention_hidden_size": 64,
-        "attention_head_dim": 16,
-    },
-    "rwkv": {"attention_hidden_size": 48},
-    "lfm3": {"num_hidden_layers": 5},
-    "gpt_neox_japanese": {"intermediate_multiple_size": 3},
-    "gemma3n_text": {
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-        "activation_sparsity_pattern": [0.0] * 4, "num_hidden_layers": 4,
-    },
-    "laguna": {"num_attention_heads_per_layer": None},
-    "longcat_flash": {"num_layers": 2, "head_dim": 4, "num_key_value_heads": 4},
-    "axk1": {"head_dim": 4, "num_key_value_heads": 4},
-}  # fmt: skip
+BESIDES: dict[str, dict[str, Any]] = TABLES["besides"]
 
 
 def small(kind: str) -> Any:

@@ -25,41 +25,9 @@ ROWS = Path(__file__).resolve().parents[1] / "planner/connect/imports/diffusion.
 EACH = 5
 #: Tokens of text in each sample.
 TEXT = 16
-_XL = {"attention_bias": True, "activation_fn": "gelu-approximate", "num_attention_heads": 16}
-_XL |= {"attention_head_dim": 72, "num_layers": 28, "patch_size": 2, "in_channels": 4}
-_XL |= {"num_embeds_ada_norm": 1000, "norm_elementwise_affine": False, "out_channels": 8}
-_SD3 = {"num_layers": 24, "num_attention_heads": 24, "caption_projection_dim": 1536}
-_SD3 |= {"sample_size": 128, "pos_embed_max_size": 192, "pooled_projection_dim": 2048}
-_SD35 = {"qk_norm": "rms_norm", "pos_embed_max_size": 384}
+TABLES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 #: Configurations as published on the Hub, where they differ from what the class assumes.
-PUBLISHED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "DiTTransformer2DModel": {"DiT-XL-2-256": {"out_channels": 8}, "S": {
-        "out_channels": 8, "num_attention_heads": 6, "attention_head_dim": 64, "num_layers": 12}},
-    "PixArtTransformer2DModel": {
-        "PixArt-XL-2-1024-MS": {"caption_channels": 4096},
-        "PixArt-Sigma-XL-2-1024-MS": {"caption_channels": 4096, "use_additional_conditions": False},
-    },
-    "Transformer2DModel": {
-        "DiT-XL-2-512": {**_XL, "sample_size": 64, "norm_type": "ada_norm_zero"},
-        "PixArt-XL-2-512x512": {**_XL, "sample_size": 64, "norm_type": "ada_norm_single",
-                                "caption_channels": 4096, "cross_attention_dim": 1152},
-    },
-    "SD3Transformer2DModel": {
-        "stable-diffusion-3-medium": _SD3,
-        "stable-diffusion-3.5-medium": {**_SD3, **_SD35, "dual_attention_layers": [*range(13)]},
-        "stable-diffusion-3.5-large": {**_SD3, **_SD35, "num_layers": 38, "pos_embed_max_size": 192,
-                                       "num_attention_heads": 38, "caption_projection_dim": 2432},
-    },
-    "FluxTransformer2DModel": {
-        "FLUX.1-dev": {"guidance_embeds": True}, "FLUX.1-schnell": {},
-        "FLUX.1-Fill-dev": {"guidance_embeds": True, "in_channels": 384, "out_channels": 64},
-    },
-    "QwenImageTransformer2DModel": {"Qwen-Image": {}},
-    "WanTransformer3DModel": {
-        "Wan2.1-T2V-14B": {},
-        "Wan2.1-T2V-1.3B": {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30},
-    },
-}  # fmt: skip
+PUBLISHED: Mapping[str, Mapping[str, Mapping[str, Any]]] = TABLES["published"]
 
 
 def small(name: str, draw: random.Random) -> dict[str, Any]:
@@ -177,21 +145,7 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
 
 
 #: Small models whose layers are watched, and the attribute that holds the layers of each kind.
-_WATCHED = {"num_layers": 2, "num_attention_heads": 4, "attention_head_dim": 32}
-WATCHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
-    "FluxTransformer2DModel": (
-        {**_WATCHED, "num_single_layers": 2, "in_channels": 16, "joint_attention_dim": 48,
-         "pooled_projection_dim": 24, "axes_dims_rope": [8, 12, 12]},
-        {"double": "transformer_blocks", "single": "single_transformer_blocks"},
-    ),
-    "DiTTransformer2DModel": (
-        {**_WATCHED, "sample_size": 16, "num_embeds_ada_norm": 10}, {"layer": "transformer_blocks"},
-    ),
-    "PixArtTransformer2DModel": (
-        {**_WATCHED, "sample_size": 16, "cross_attention_dim": 128, "caption_channels": 48},
-        {"layer": "transformer_blocks"},
-    ),
-}  # fmt: skip
+WATCHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = TABLES["watched"]
 
 
 def kept(name: str) -> dict[str, Any]:

@@ -10,105 +10,24 @@ import itertools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
+
+from planner.base.resources import read_yaml
 
 #: What may be below zero: what is left of a capacity.
 SIGNED = ("memory.headroom", "memory.headroom_p95")
 #: Shares of a whole. A utilisation counts what masks hide, which kernels may skip.
 SHARES = ("time.goodput", "memory.activations.offloaded")
+_TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
 #: The first is at most the second.
-ORDERS = (
-    ("parameters.active", "parameters.total"),
-    ("parameters.embedding", "parameters.total"),
-    ("parameters.non_embedding", "parameters.total"),
-    ("parameters.routed_experts", "parameters.total"),
-    ("compute.forward_flops_per_token", "compute.flops_per_token"),
-    ("memory.weights", "memory.total"),
-    ("memory.total", "memory.reserved"),
-    ("memory.reserved", "memory.process"),
-    ("memory.process", "memory.at_worst"),
-    ("memory.headroom_p95", "memory.headroom"),
-    ("time.micro_batch", "time.step_seconds"),
-    ("time.training_days", "time.run_days"),
-    ("time.device_hours", "time.run_device_hours"),
-    ("time.tokens_per_second_per_device", "time.tokens_per_second"),
-    ("cost.total", "cost.run"),
-    ("energy.devices", "energy.computers"),
-    ("energy.hosts", "energy.computers"),
-    ("energy.computers", "energy.total"),
-    ("energy.expected", "energy.total"),
-)
-STEP = ("time.step_seconds",)
-RUN = (
-    "time.training_days", "time.device_hours", "time.run_days", "time.run_device_hours",
-    "cost.total", "cost.reserved", "cost.run", "energy.total", "energy.expected",
-)  # fmt: skip
-SLOWER = (*STEP, *RUN)
-HELD = ("memory.total", "memory.reserved", "memory.process", "memory.at_worst")
-SIZE = ("parameters.total", "compute.flops_per_token", "checkpoint.bytes", *STEP)
+ORDERS = _TABLES["orders"]
 #: A larger value of the key may lower (+1) or raise (-1) none of these.
 LAWS: dict[str, tuple[int, tuple[str, ...]]] = {
-    "training.tokens": (+1, (*RUN, "compute.training_flops", "compute.training_flops_6nd")),
-    "training.global_batch": (+1, STEP),
-    "training.sequence_length": (+1, (*STEP, "memory.activations")),
-    "training.context_tokens": (+1, (*STEP, "memory.activations")),
-    "training.expert_imbalance": (+1, (*SLOWER, *HELD)),
-    "training.dropout": (+1, ("memory.activations",)),
-    "training.offload.activations": (-1, ("memory.activations",)),
-    "training.output_tokens": (+1, ("time.latency_seconds", "memory.cache")),
-    "training.lora.rank": (+1, (*STEP, "memory.optimizer", "memory.gradients")),
-    "model.layers": (+1, SIZE),
-    "model.vocab": (+1, SIZE),
-    "model.mlp.intermediate": (+1, SIZE),
-    "model.moe.intermediate": (+1, SIZE),
-    "model.moe.shared_experts": (+1, SIZE),
-    "model.moe.experts": (+1, ("parameters.total", "checkpoint.bytes")),
-    "model.moe.top_k": (+1, ("parameters.active", "compute.flops_per_token", *STEP)),
-    "cluster.price": (+1, ("cost.total", "cost.run", "cost.million_output_tokens")),
-    "cluster.reserved_price": (+1, ("cost.reserved",)),
-    "cluster.pue": (+1, ("energy.total", "energy.expected", "energy.carbon")),
-    "cluster.host_power": (+1, ("energy.hosts", "energy.total", "energy.carbon")),
-    "cluster.carbon_intensity": (+1, ("energy.carbon",)),
-    "cluster.stragglers": (+1, RUN),
-    "cluster.storage.blocking": (+1, RUN),
-    "cluster.storage.bandwidth": (-1, (*RUN, "checkpoint.write_seconds")),
-    "cluster.failures.count": (+1, RUN),
-    "cluster.failures.period": (-1, RUN),
-    "cluster.failures.devices": (-1, RUN),
-    "time.restart": (+1, RUN),
-    "time.mfu": (-1, SLOWER),
-    "time.host_link": (-1, SLOWER),
-    "time.host_memory": (-1, SLOWER),
-    "cluster.network.bandwidth": (-1, SLOWER),
-    "cluster.network.sustained": (-1, SLOWER),
-    "cluster.network.latency": (+1, SLOWER),
-    "cluster.network.oversubscription": (+1, SLOWER),
-    "cluster.accelerator.memory_bandwidth": (-1, SLOWER),
-    "cluster.accelerator.link.bandwidth": (-1, SLOWER),
-    "cluster.accelerator.link.latency": (+1, SLOWER),
-    "cluster.accelerator.network.bandwidth": (-1, SLOWER),
-    "cluster.accelerator.network.latency": (+1, SLOWER),
-    "cluster.accelerator.memory": (-1, ("memory.process",)),
-    "cluster.accelerator.memory_usable": (+1, ("memory.capacity", "memory.headroom")),
-    "cluster.accelerator.power": (+1, ("energy.devices", "energy.total")),
-    "cluster.accelerator.idle_power": (+1, ("energy.devices", "energy.total")),
-    "memory.allocator_share": (+1, HELD[1:]),
-    "memory.margin": (+1, ("memory.at_worst",)),
-    "memory.other": (+1, HELD[2:]),
-    "memory.context": (+1, HELD[2:]),
-    "memory.communicator": (+1, HELD[2:]),
-    "memory.workspace": (+1, HELD),
-    **{f"training.bytes.{key}": (+1, HELD) for key in ("weight", "gradient", "master", "state")},
-    **{f"time.efficiency.{key}": (-1, SLOWER) for key in (
-        "matmul", "matmul_16", "attention", "memory", "link", "network", "all_to_all", "dispatch",
-        "attention_backward",
-    )},
-    **{f"time.efficiency.{key}": (+1, SLOWER) for key in (
-        "alignment", "alignment_8", "small_tile", "elementwise", "elementwise_backward", "launch",
-        "contention", "launches", "end_launches", "ring_launches", "mixer_accesses",
-        "embedding_accesses", "small_dimension", "head_exponent",
-    )},
-}  # fmt: skip
+    key: (sign, tuple(name for word in words for name in _TABLES["groups"].get(word, [word])))
+    for sign, part in ((+1, "raises"), (-1, "lowers"))
+    for key, words in _TABLES[part].items()
+}
 #: Floats are sums of many numbers.
 ROUNDING = 1e-9
 

@@ -9,12 +9,14 @@ from copy import deepcopy
 from fractions import Fraction
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fuzz import documents
 from fuzz.tree import block, from_data
+from planner.base.resources import read_yaml
 from tests.strategies import Document, set_key, whole_plans
 
 #: Units of the schemas as documents write them, where these differ.
@@ -82,82 +84,15 @@ def typical(draw: st.DrawFn, said: Any) -> Any:
     return f"{number} {unit}" if unit else number
 
 
-#: What a plan needs for a key, by how the key begins. Keys of a model are put into SHAPE.
-SHAPE: Document = {
-    "layers": 4, "hidden": 512, "vocab": 32_000, "max_sequence": 131_072,
-    "attention": {"heads": 8}, "mlp": {"gated": True},
-}  # fmt: skip
-LATENT = {"query_rank": 128, "kv_rank": 64, "nope_dim": 48, "rope_dim": 16}
-MIXERS: Document = {
-    "attention": {"heads": 8},
-    "cross_attention": {"heads": 8, "head_dim": 64},
-    "mamba": {"version": 2, "heads": 8, "head_dim": 64, "state": 16, "groups": 2},
-    "delta_net": {"key_heads": 4, "value_heads": 8, "key_head_dim": 32, "value_head_dim": 64},
-    "short_conv": {"kernel": 3},
-    "recurrence": {"width": 512, "heads": 4},
-    "rwkv": {"width": 512},
-    "lightning": {"heads": 8, "head_dim": 64},
-}
-EXPERTS = {"experts": 8, "top_k": 2, "intermediate": 256}
-_ENCODED = {"model.encoder": {"layers": 2}, "model.mixer": ["attention", "cross_attention"]}
-#: A tower in front of the decoder.
-_TOWER: Document = {
-    "layers": 4, "hidden": 128, "tokens": 64, "merge": 4, "attention": {"heads": 4},
-    "mlp": {"intermediate": 256}, "stem": [{"inputs": 588}], "projector": [{"inputs": 512}],
-}  # fmt: skip
-#: A model that reads patches, and one that works on a context beside them.
-_PATCHES: Document = {"model.vocab": None, "model.stem": [{"inputs": 16}]}
-_BOTH: Document = {**_PATCHES, "model.context": {"tokens": 64}, "model.streams": "double"}
+_TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
+#: Keys of a model are put into it.
+SHAPE: Document = _TABLES["shape"]
+LATENT: Document = _TABLES["latent"]
+MIXERS: Document = _TABLES["mixers"]
+EXPERTS: Document = _TABLES["experts"]
+#: What a plan needs for a key, by how the key begins.
 NEEDS: dict[str, Document] = {
-    "model.conditioning.": {**_PATCHES, "model.modulation": 6},
-    "model.modulation": {**_PATCHES, "model.modulation": 6},
-    "model.context.": _BOTH,
-    "model.context_modulation": _BOTH,
-    "training.context_tokens": _BOTH,
-    **{
-        key: {f"model.{tower}": _TOWER}
-        for tower in ("vision", "audio")
-        for key in (f"model.{tower}.", f"training.{tower}.")
-    },
-    "model.position_offset": {"model.positions": "learned"},
-    "model.attention.relative_buckets": {"model.positions": "relative"},
-    "model.attention.global_every": {"model.attention.window": 512},
-    "model.cross_attention.": {**_ENCODED, "model.cross_attention": MIXERS["cross_attention"]},
-    "model.moe.": {"model.moe": EXPERTS},
-    "model.altup.": {"model.altup": {"inputs": 4}},
-    "model.hyper.": {"model.hyper": {"inputs": 4}},
-    "model.laurel.": {"model.laurel": {"rank": 64}},
-    "model.per_layer_embedding.": {"model.per_layer_embedding": {"width": 64}},
-    "model.encoder.": _ENCODED,
-    "model.encoder.attention.relative_buckets": {"model.encoder.positions": "relative"},
-    "model.encoder.attention.global_every": {"model.encoder.attention": {"window": 512}},
-    "model.encoder.moe.router_group_top_k": {"model.encoder.moe.router_groups": 4},
-    "model.encoder.moe.": {"model.encoder.feed_forward": "moe", "model.encoder.moe": EXPERTS},
-    "training.decoder_sequence_length": _ENCODED,
-    "training.recompute_layers": {"training.recompute": "full"},
-    "training.loss_chunks": {"training.loss": "chunked"},
-    "training.output_tokens": {"training.mode": "inference"},
-    "training.bytes.cache": {"training.mode": "inference"},
-    "training.expert_imbalance": {"model.moe": EXPERTS},
-    "training.bytes.dispatch": {"model.moe": EXPERTS},
-    **{
-        f"cluster.accelerator.peaks.{name}.": {
-            "training.precision": precision,
-            f"cluster.accelerator.peaks.{name}": {"value": "1 PFLOP/s", "convention": "dense"},
-        }
-        for name, precision in (
-            *((name, name) for name in ("mxfp8", "mxfp4", "nvfp4")), ("fp4", "mxfp4")
-        )
-    },  # few accelerators state these
-    "cluster.accelerator.matrix_unit.": {
-        "cluster.accelerator.matrix_unit": {"width": 128, "programs": 2},
-    },
-    "training.lora.": {"training.lora": {"rank": 8, "targets": ["query", "value"]}},
-    "parallelism.expert": {"model.moe": EXPERTS},
-    "cluster.storage.": {"cluster.storage": {"bandwidth": "50 GB/s"}},
-    "cluster.failures.": {
-        "cluster.failures": {"count": 419, "devices": 16384, "period": "54 days"},
-    },
+    **_TABLES["needs"],
     **{
         f"{model}.{name}.": {f"{model}.mixer": name, f"{model}.{name}": keys}
         for model in ("model", "model.encoder") for name, keys in MIXERS.items()

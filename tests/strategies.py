@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.conftest import read_data
+
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
 Document = dict[str, Any]
@@ -97,36 +99,7 @@ def pipelined_plans(draw: st.DrawFn, schedule: str) -> Document:
 # Everything that ships, under everything that a schema lists ---------------------------------
 
 #: Settings that are no choice of the schema, by key: what a person might write.
-NUMBERS: dict[str, tuple[Any, ...]] = {
-    "training.tokens": (1, 10**9, 15 * 10**12),
-    "training.sequence_length": (1, 64, 1000, 4096, 131_072),
-    "training.micro_batch": (1, 2, 3, 16),
-    "training.recompute_layers": (0, 1, 3),
-    "training.bf16_layers.first": (0, 1, 5),
-    "training.bf16_layers.last": (0, 2),
-    "training.offload.activations": (0, 0.5, 1),
-    "training.offload.optimizer": (False, 0.5, True),
-    "training.offload.parameters": (False, 0.5, True),
-    "training.dropout": (0, 0.1),
-    "training.expert_imbalance": (1, 1.5),
-    "training.loss_chunks": (1, 8, 1000),
-    "training.output_tokens": (0, 1, 100),
-    "training.lora.rank": (1, 16),
-    "training.bytes.master": (0, 2, 4),
-    "parallelism.tensor": (1, 2, 8),
-    "parallelism.pipeline": (1, 2, 4, 12),
-    "parallelism.virtual_pipeline": (1, 2, 3),
-    "parallelism.context": (1, 2, 4),
-    "parallelism.expert": (1, 2, 8),
-    "parallelism.expert_tensor": (1, 2),
-    "parallelism.replicate": (1, 2),
-    "parallelism.vocab_multiple": (1, 128),
-    "memory.allocator_share": (0, 0.05, 0.3),
-    "memory.margin": (0, 0.1, 1),
-    "memory.bucket_size": (1, 10**9),
-    "time.mfu": (0.01, 0.4, 1),
-    "time.restart": (0, "1 h"),
-}
+NUMBERS: dict[str, tuple[Any, ...]] = read_data("strategies")["numbers"]
 SWITCHES = (
     "training.distributed_optimizer", "training.partition_activations", "training.early_stop",
     "training.offload.gradients", "parallelism.sequence", "parallelism.reshard",

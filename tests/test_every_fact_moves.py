@@ -21,82 +21,25 @@ from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 from tests.strategies import set_key
 from tests.test_every_key_moves import NUMBERS, worth
 
 Document = dict[str, Any]
 SCALARS = tuple(name for name, first in BOOK.quantities.items() if not first.per)
-ATTENTION, CROSS = "model.attention.", "model.cross_attention."
+CROSS = "model.cross_attention."
 CHIP = "cluster.accelerator."
 #: Keys that move no number, by pattern, with the reason.
-STILL: dict[str, str] = {
-    "*.name": "a name",
-    "*.notes": "for readers",
-    "*.sources": "where facts come from",
-    f"{CHIP}*.rows": "what a rate rests on, printed beside it",
-    f"{CHIP}*.interval": "how certain a rate is, printed beside it",
-    f"{CHIP}*.accumulate": "tells rates of one datasheet apart",
-    f"{CHIP}calibration.*": "the interval of times after a calibration (test_calibrate.py)",
-    f"{CHIP}devices_per_board": "how a vendor counts; rates and memory are of one device",
-    f"{CHIP}link.topology": "a torus counts by link.axes, all else by the bandwidth of a device",
-    f"{CHIP}peaks.fp6.*": "a rate that vendors state, and no recipe of training uses",
-    f"{CHIP}peaks.int8.*": "a rate that vendors state, and no recipe of training uses",
-    f"{CHIP}peaks.tf32.*": "a rate that vendors state, and no recipe of training uses",
-    f"{CROSS}global_every": "layers attend to the whole of another stack, or to a window of it",
-    f"{CROSS}relative_buckets": "a bias by distance is of a stack's attention to itself",
-    "model.rope_base": "exported; angles are as many whatever their base",
-    "model.norm_epsilon": "exported; added whatever its size",
-    "model.moe.activation": "no implementation keeps more of experts for one than for another",
-    "model.moe.router_group*": "exported; which experts a token may choose, not how many",
-}
+STILL: dict[str, str] = read_data("every_fact_moves")["still"]
 #: Keys that move numbers in another test, by pattern, with the test.
-ELSEWHERE: dict[str, str] = {
-    "*.extends": "tests/documents/test_source.py",
-    f"{CHIP}efficiency.alignment_8.value": "tests/book/test_laws_time.py",
-    f"{CROSS}nope_dim": "tests/test_every_fact_moves.py",
-    f"{CROSS}rope_dim": "tests/test_every_fact_moves.py",
-    "model.parameters": "tests/book/test_scaling.py",
-    f"{CHIP}matrix_unit.*": "tests/book/test_systolic.py",
-    "cluster.slice": "tests/book/test_laws_network.py",
-}
-SHAPED: Document = {
-    "name": "a shape",
-    "model": ranges.SHAPE,
-    "cluster": {
-        "accelerator": {"extends": "h100-sxm-80gb"},
-        "devices": 16,
-        "devices_per_node": 8,
-        "network": {"bandwidth": "400 Gb/s"},
-        "storage": {"bandwidth": "50 GB/s"},
-        "failures": {"count": 419, "devices": 16384, "period": "54 days"},
-        "price": "2 USD/h",
-        "carbon_intensity": "0.3 kg/kWh",
-        "host_power": "500 W",
-        "pue": 1.2,
-    },
-    "training": {
-        "tokens": "1B", "sequence_length": 1024, "global_batch": 64, "micro_batch": 1,
-    },
-    "parallelism": {"tensor": 1, "zero": 1},
-    "time": {"restart": "10 min"},
-}  # fmt: skip
+ELSEWHERE: dict[str, str] = read_data("every_fact_moves")["elsewhere"]
+SHAPED: Document = read_data("every_fact_moves")["shaped"]
 #: Layers wide enough that rates of devices, not launches, bound them.
 WIDE: Document = {
     **SHAPED,
     "model": {"extends": "llama2-7b", "layers": 4},
     "training": {**SHAPED["training"], "sequence_length": 4096},
 }
-PATCHES: Document = {"model.vocab": None, "model.stem": [{"inputs": 16}]}
-NODES: Document = {"cluster.devices": 64, "parallelism.tensor": 8}
-SPLIT: Document = {"pod": 16, "oversubscription": 2, "bandwidth": "400 Gb/s"}
-KINDS: Document = {"a": {"mlp": {"intermediate": 64}}, "b": None}
-EXPERTS: Document = {
-    "model": {"extends": "mixtral-8x7b", "layers": 4},
-    "parallelism.expert": 8,
-}
-OFFSET: Document = {"training.implementation": "transformers", "training.precision": "bf16-pure"}
-RATE: Document = {"value": 0.5, "rows": "none"}
-PEAK: Document = {"value": "1 PFLOP/s", "convention": "dense"}
 #: Rates that an accelerator states.
 RATES = sorted({
     path.split(".")[1] for path in schema.list_key_paths("accelerator") if path.count(".") == 2
@@ -104,118 +47,11 @@ RATES = sorted({
 })  # fmt: skip
 #: What a key needs, or all keys that begin so, besides what fuzz/ranges.py gives them.
 NEEDS: dict[str, Document] = {
-    f"{ATTENTION}gate_bias": {f"{ATTENTION}output_gate": "full"},
-    f"{ATTENTION}latent_": {ATTENTION[:-1]: ranges.LATENT},
-    f"{ATTENTION}output_rank": {f"{ATTENTION}output_groups": 2, f"{ATTENTION}output_rank": 64},
-    **{f"{ATTENTION}{name}": {f"{ATTENTION}qk_norm": "head"}
-       for name in ("qk_norm_bias", "query_norm_weight", "value_norm")},
-    f"{ATTENTION}relative_": {"model.positions": "relative", f"{ATTENTION}relative_buckets": 32},
-    f"{CROSS}gate_bias": {f"{CROSS}output_gate": "full"},
-    f"{CROSS}latent_": {CROSS[:-1]: ranges.LATENT},
-    f"{CROSS}output_rank": {f"{CROSS}output_groups": 2, f"{CROSS}output_rank": 64},
-    **{f"{CROSS}{name}": {f"{CROSS}qk_norm": "head"}
-       for name in ("qk_norm_bias", "query_norm_weight", "value_norm")},
-    f"{CROSS}relative_": {
-        "model.positions": "relative",
-        f"{CROSS}relative_buckets": 32,
-        f"{ATTENTION}relative_buckets": 32,
-    },
-    f"{CROSS}global_every": {f"{CROSS}window": 64},
-    "model.encoder.norm_offset": OFFSET,
-    "model.norm_offset": OFFSET,
-    "model.audio.kinds": {"model.audio.pattern": ["a", "b"]},
-    "model.audio.pattern": {"model.audio.kinds": KINDS},
-    "model.causal": {"training.sequence_length": 8192},
-    "model.classifier.": {"model.classifier.labels": 2, "model.classifier.dense": True},
-    "model.conditioning.each_layer": {"model.conditioning": {"rows": 4, "width": 512}},
-    "model.context.attention_norm": {
-        "model.streams": "none", "model.mixer": ["attention", "cross_attention"],
-        "model.cross_attention": {"heads": 8},
-    },
-    "model.embedding_projection": {"model.embedding_dim": 128, "model.positions": "learned"},
-    "model.encoder.cross_attention": {"model.encoder.mixer": ["attention", "cross_attention"]},
-    **{f"model.encoder.{name}": {
-        "model.encoder.mixer": name, f"model.encoder.{name}": ranges.MIXERS[name],
-       } for name in ("delta_net", "lightning", "mamba", "recurrence", "short_conv")},
-    "model.encoder.shared_norm": {"model.encoder.parallel": True},
-    "model.kinds": {"model.delta_net": ranges.MIXERS["delta_net"]},
-    "model.max_sequence": {"model.positions": "learned"},
-    "model.moe.offset": {
-        "model.moe.every": 2, "model.layers": 5, "model.mlp": {"intermediate": 4096},
-    },
-    "model.moe.router_group": {"model.moe.router_groups": 4, "model.moe.router_group_top_k": 2},
-    "model.moe.shared_": {"model.moe.shared_experts": 1},
-    "model.output": PATCHES,
-    "model.pattern": {"model.kinds": KINDS},
-    "model.shared_norm": {"model.parallel": True},
-    "model.stem": PATCHES,
-    "model.streams": {**PATCHES, "model.context": {"tokens": 64}},
-    "model.vision.kinds": {"model.vision.pattern": ["a", "b"]},
-    "model.vision.pattern": {"model.vision.kinds": KINDS},
-    **{f"model.{name}": {"training.implementation": "pytorch", "model.mlp.gated": False}
-       for name in ("mlp.activation", "moe.activation")},
-    "cluster.link_domain": {
-        "cluster.accelerator": {"extends": "gb200"}, "cluster.devices_per_node": 4,
-        "parallelism.tensor": 8,
-    },
-    "cluster.network.": {**EXPERTS, **NODES, "cluster.network": SPLIT},
-    "cluster.provider": {"cluster.price": None},
-    f"{CHIP}calibration.": {f"{CHIP}calibration.name": "mine"},
-    **{f"{CHIP}efficiency.{name}.": {f"{CHIP}efficiency.{name}": RATE}
+    **{f"{CHIP}efficiency.{name}.": {f"{CHIP}efficiency.{name}": {"value": 0.5, "rows": "none"}}
        for name in RATES},
-    f"{CHIP}efficiency.all_to_all": EXPERTS,
-    f"{CHIP}efficiency.grouped": {**EXPERTS, "training.implementation": "megatron"},
-    f"{CHIP}efficiency.attention.": {
-        f"{CHIP}efficiency.attention": RATE, "training.implementation": "megatron",
-    },
-    f"{CHIP}efficiency.matmul_4bit": {
-        CHIP[:-1]: {"extends": "b200-sxm-192gb"}, "training.precision": "nvfp4",
-    },
-    f"{CHIP}efficiency.matmul_8bit": {"training.precision": "fp8"},
-    f"{CHIP}host_link": {"training.offload.optimizer": True, "training.offload.activations": 1},
-    f"{CHIP}link.": NODES,
-    f"{CHIP}link.axes": {
-        CHIP[:-1]: {"extends": "tpu-v5p"}, "cluster.devices": 64, "cluster.devices_per_node": 4,
-        "parallelism.tensor": 4,
-    },
-    f"{CHIP}link.switch": {"training.implementation": "megatron"},
-    f"{CHIP}memory": {f"{CHIP}memory_usable": None},
-    f"{CHIP}memory_bandwidth": {},
-    f"{CHIP}memory_usable": {f"{CHIP}memory_usable": "70 GB"},
-    f"{CHIP}network.": {
-        **EXPERTS, **NODES, "cluster.network": "none", f"{CHIP}network": SPLIT,
-    },
-    **{f"{CHIP}peaks.{name}": {"training.precision": name} for name in ("fp16", "fp32", "fp8")},
-    f"{CHIP}peaks.fp4.": {"training.precision": "nvfp4", f"{CHIP}peaks.fp4": PEAK},
-    **{f"{CHIP}peaks.{name}.": {
-        "training.precision": name, CHIP[:-1]: {"extends": "b200-sxm-192gb"},
-       } for name in ("mxfp8", "mxfp4", "nvfp4")},
-    **{f"{CHIP}peaks.{name}.": {f"{CHIP}peaks.{name}": PEAK} for name in ("fp6", "int8")},
-    f"{CHIP}products": {"training.kernels": "2024-06"},
-    f"{CHIP}prices": {"cluster.price": None, "cluster.provider": "lambda"},
+    **read_data("every_fact_moves")["needs"],
 }  # fmt: skip
-VALUES: dict[str, tuple[Any, ...]] = {
-    **{f"model.{tower}.{key}": values for tower in ("audio", "vision") for key, values in (
-        ("kinds", (KINDS, {"a": None, "b": None})),
-        ("pattern", (["a"], ["b"])),
-        ("projector", ([{"outputs": 512, "bias": True}],)),
-        ("stem", ([{"inputs": 100}],)),
-    )},
-    "model.encoder.delta_net": ({"value_heads": 16},),
-    "model.encoder.lightning": ({"heads": 4},),
-    "model.encoder.mamba": ({"state": 32},),
-    "model.encoder.recurrence": ({"width": 1024},),
-    "model.encoder.short_conv": ({"kernel": 5},),
-    "model.mlp.activation": ("relu", "silu", "gelu"),
-    "model.moe.activation": ("relu", "silu", "gelu"),
-    "model.pattern": (["a"], ["b"]),
-    "cluster.provider": ("lambda", "coreweave"),
-    f"{CHIP}products": (
-        [{"format": "bf16", "rate": f"{rate} TFLOP/s", "date": date, "software": "one"}
-         for rate, date in ((500, "2024-01"), (700, "2025-01"))],
-    ),
-    f"{CHIP}vendor": ("AMD",),
-}  # fmt: skip
+VALUES: dict[str, list[Any]] = read_data("every_fact_moves")["values"]
 
 
 @cache

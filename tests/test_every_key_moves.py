@@ -18,7 +18,8 @@ from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.questions import loading
 from tests.changed import changed
-from tests.test_every_option import ASKED, BESIDE, PASSING, WITH
+from tests.conftest import read_data
+from tests.test_every_option import ASKED, BESIDE, WITH
 from tests.test_every_option import PLAN as GIVEN
 
 #: What all others end in.
@@ -26,91 +27,17 @@ NUMBERS = (
     "parameters.total", "compute.executed_flops_per_token", "memory.at_worst", "checkpoint.bytes",
     "time.mfu", "time.run_days", "cost.total", "energy.carbon", "time.latency_seconds",
 )  # fmt: skip
-FOUND = "says how a layout is found, not what one is (tests/questions/test_automatic.py)"
-CHECKED = "follows from other keys and may be stated to be checked"
 #: Keys that move nothing, with the reason; one that ends in a dot is all that begins so.
 #: Layouts of ``ASKED`` under which a key is tried.
 LAYOUTS = ("sharded weights", "experts on two nodes", "activations on the host", "served")
 SECTIONS = ("memory.", "parallelism.", "time.", "training.")
-STILL: dict[str, str] = {
-    "parallelism.for": FOUND,
-    "parallelism.margin": FOUND,
-    "parallelism.data": CHECKED,
-    "parallelism.expert_data": CHECKED,
-    "training.gradient_accumulation": CHECKED,
-}
+STILL: dict[str, str] = read_data("every_key_moves")["still"]
 #: Keys that move numbers in another test, with the test.
-ELSEWHERE: dict[str, str] = {
-    "parallelism.auto": "tests/questions/test_automatic.py",  # another layout is found
-    # Products of small odd depth that bound a layer.
-    "time.efficiency.alignment_8": "tests/book/test_laws_time.py",
-    "training.distributed_optimizer": "tests/test_every_option.py",  # sets parallelism.zero to 1
-    "training.schedule.": "tests/plans/test_schedules.py",  # a table of passes
-    "training.stack": "tests/documents/test_stacks.py",  # sets other keys
-}
+ELSEWHERE: dict[str, str] = read_data("every_key_moves")["elsewhere"]
 #: What a key, or what begins so, needs beside it, where no layout of ``ASKED`` has it.
-SMALL = {
-    "layers": 4, "hidden": 256, "vocab": 509, "attention": {"heads": 8},
-    "mlp": {"intermediate": 508},
-}  # fmt: skip
-DENSE = {"model": SMALL, "parallelism.expert": 1, "parallelism.vocab_multiple": 1}
-NEEDS: dict[str, dict[str, Any]] = {
-    "memory.bucket_size": {"memory.buckets": 2},
-    "time.efficiency.alignment": {
-        "model": {"extends": "mixtral-8x7b", "vocab": 32002},
-        "parallelism.vocab_multiple": 1,
-    },
-    "time.efficiency.dispatch": {"parallelism.dispatcher": "deepep"},
-    "time.mfu": {"time.use": "assumed"},
-    "time.use": {"time.mfu": 0.4},
-    "memory.workspaces": {"training.implementation": "pytorch"},
-    "parallelism.send_overlap": {
-        "training.schedule": "interleaved",
-        "parallelism.virtual_pipeline": 2,
-    },
-    "training.early_stop": {"model": "llama2-7b", "parallelism.expert": 1},
-    "training.context_tokens": {
-        "model": "sd3-medium",
-        "parallelism.expert": 1,
-        "parallelism.pipeline": 1,
-    },
-    "time.efficiency.attention_8bit": {"training.attention_precision": "fp8"},
-    "time.efficiency.decomposition": {"training.optimizer": "soap"},
-    "time.efficiency.mixer_accesses": {"model": "jamba-52b"},
-    "time.efficiency.ring_launches": {**DENSE, "parallelism.context": 2},
-    "time.efficiency.launch": DENSE,
-    "time.efficiency.end_launches": DENSE,
-    "time.efficiency.head_exponent": DENSE,
-    "time.efficiency.exchange_share": {"parallelism.expert_overlap": True},
-    "time.host_": {"training.offload.optimizer": True},
-    "training.offload.": {"parallelism.zero": 3, **PASSING},
-    "training.optimizer_step": PASSING,
-    "training.bf16_layers.": {"training.precision": "fp8"},
-    "training.narrow_logits": {"training.precision": "fp8"},
-    "training.bytes.quantized": {"training.precision": "fp8"},
-    "training.bytes.input": {"training.precision": "fp8"},
-    "training.decoder_sequence_length": {"model": "t5-base", "parallelism.expert": 1},
-    "training.loss_chunks": {"training.loss": "chunked", "parallelism.tensor": 1},
-    "training.muon.": {"training.optimizer": "muon"},
-    "training.soap.": {"training.optimizer": "soap"},
-    "training.optimizer_matrices": {"training.optimizer": "muon"},
-    "training.recompute_": {"training.recompute": "selective"},
-    "training.reentrant": {
-        "training.implementation": "transformers",
-        "training.lora": {"rank": 8},
-        "training.recompute": "full",
-        "parallelism.zero": 3,
-        "parallelism.pipeline": 1,
-    },
-    "training.permute_fusion": {"training.implementation": "megatron"},
-}
-VALUES: dict[str, tuple[Any, ...]] = {
-    "parallelism.stages": ([15, 17],),
-    "training.lora.targets": (["query", "output"],),
-    "training.lora.trained": (["head"],),
-    "training.kernels": ("2024-01",),
-    "training.soap.largest_side": (100, 100_000),
-}
+DENSE = read_data("every_key_moves")["dense"]
+NEEDS: dict[str, dict[str, Any]] = read_data("every_key_moves")["needs"]
+VALUES: dict[str, list[Any]] = read_data("every_key_moves")["values"]
 PLAN = changed(
     GIVEN,
     {
@@ -220,7 +147,7 @@ def test_what_an_encoder_says_of_itself_holds_for_it(decoder: bool) -> None:
     """Defaults that the decoder's keys fill in are the decoder's."""
 
     def size(**own: bool) -> Any:
-        model = {**SMALL, "bias": decoder, "encoder": {"layers": 2, **own}}
+        model = {**DENSE["model"], "bias": decoder, "encoder": {"layers": 2, **own}}
         model |= {"mixer": ["attention", "cross_attention"], "cross_attention": {"heads": 8}}
         alone = {"parallelism.pipeline": 1, "parallelism.tensor": 1}
         found = numbers({**DENSE, **alone, "model": model})

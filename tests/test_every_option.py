@@ -35,40 +35,13 @@ LISTED: dict[tuple[str, Any], dict[str, str]] = {}
 #: A plan that leaves nothing open: prices, power, failures, storage.
 PLAN: dict[str, Any] = read_data("plans")["every_option"]
 #: What lets gradients leave as they are made: one micro-batch, and nobody's buffer for all.
-PASSING = {
-    "training.implementation": "pytorch",
-    "training.global_batch": None,
-    "training.gradient_accumulation": 1,
-}
+PASSING = read_data("every_option")["passing"]
 #: What a choice needs beside itself.
 BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
-    ("parallelism.zero", 0): {"training.distributed_optimizer": False},
-    ("training.distributed_optimizer", False): {"parallelism.zero": 0},
-    ("training.optimizer_step", "in-backward"): PASSING,
-    ("training.offload.gradients", True): PASSING,
-    ("training.precision", "mxfp8"): {"cluster.accelerator": "b200-sxm-192gb"},
-    ("training.precision", "mxfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
-    ("training.precision", "nvfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
-    ("training.schedule", "interleaved"): {"parallelism.virtual_pipeline": 2},
-    ("training.schedule", "dualpipev"): {"parallelism.virtual_pipeline": 2},
-    ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},
-    ("training.attention_count", "causal-window"): {"model": "mistral-7b", "parallelism.expert": 1},
+    (key, value): needs for key, value, needs in read_data("every_option")["beside"]
 }
-#: A tower in front of the decoder.
-TOWER = {
-    "layers": 4, "hidden": 128, "tokens": 64, "merge": 4, "attention": {"heads": 4},
-    "mlp": {"intermediate": 256}, "stem": [{"inputs": 588}], "projector": [{"inputs": 512}],
-}  # fmt: skip
 #: What a key needs, or all keys of a section, whatever the value.
-WITH: dict[str, dict[str, Any]] = {
-    "training.lora": {"training.lora.rank": 16},
-    "training.vision": {"model": {"extends": "mixtral-8x7b", "vision": TOWER}},
-    "training.audio": {"model": {"extends": "mixtral-8x7b", "audio": TOWER}},
-    "parallelism.context_exchange": {"parallelism.context": 2},
-    "parallelism.reshard": {"parallelism.zero": 3},
-    "training.early_stop": {"training.recompute": "full"},
-    "training.partition_activations": {"training.recompute": "full"},
-}
+WITH: dict[str, dict[str, Any]] = read_data("every_option")["with"]
 #: Layouts under which each choice is tried: each ZeRO stage, degrees on one node and on several.
 LAYOUTS: dict[str, dict[str, Any]] = read_data("every_option")["layouts"]
 
@@ -153,36 +126,7 @@ LEFT = read_data("every_option")["without_effect"]
 PAIRED = ("time.part.busy.forward", "time.part.busy.backward", "time.forward", "time.backward")
 FORMATS = "training.bytes."
 #: Choices that together with ``LAYOUTS`` ask nearly every formula of a time.
-ASKED: dict[str, dict[str, Any]] = {
-    **LAYOUTS,
-    "replicas of sharded gradients": {
-        "parallelism.zero": 2,
-        "parallelism.pipeline": 1,
-        "parallelism.replicate": 2,
-    },
-    "keys and values gathered": {
-        "parallelism.context": 2,
-        "parallelism.context_exchange": "gather",
-        "parallelism.tensor_overlap": True,
-    },
-    "experts on two nodes": {"parallelism.expert": 8, "parallelism.dispatcher": "deepep"},
-    "experts all to all": {"parallelism.expert": 8, "training.precision": "fp8"},
-    "adapters": {"training.lora.rank": 16, "training.lora.base": "int8"},
-    "orthogonal": {"training.optimizer": "muon", "training.attention": "eager"},
-    "both ways": {"training.schedule": "dualpipe", "training.recompute": "full"},
-    "selective": {"training.recompute": "selective", "parallelism.sequence": True},
-    "on the host": {"training.offload.optimizer": True, "training.schedule": "zero-bubble"},
-    "weights on the host": {**PASSING, "parallelism.zero": 3, "training.offload.parameters": 0.5},
-    "activations on the host": {"training.offload.activations": "0.5"},
-    "served": {"training.mode": "inference", "training.output_tokens": 100},
-    "served, dense": {
-        "model": "llama2-7b",
-        "parallelism.expert": 1,
-        "parallelism.tensor": 16,
-        "training.mode": "inference",
-        "training.output_tokens": 100,
-    },
-}
+ASKED: dict[str, dict[str, Any]] = {**LAYOUTS, **read_data("every_option")["asked"]}
 
 
 @pytest.mark.slow(every=3)

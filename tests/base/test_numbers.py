@@ -16,38 +16,7 @@ from tests.conftest import ROOT, read_data
 
 #: Functions that format a number by themselves, by file, with the reason.
 EXCEPTIONS = {
-    **dict.fromkeys(
-        (
-            "report/chart.py: dots",
-            "report/chart.py: draw_line",
-            "report/chart.py: place_labels",
-            "report/lanes.py: _draw_strokes",
-            "report/pictures.py: build_panels",
-            "report/roofline.py: write_labels",
-            "report/searched.py: _build_plots",
-        ),
-        "coordinates of SVG",
-    ),
-    **dict.fromkeys(
-        (
-            "report/answer.py: format_share",
-            "report/answer.py: _place_label",
-            "report/answer.py: _shift_labels",
-            "serve/page.py: _compare_answers",
-        ),
-        "lengths of CSS",
-    ),
-    **dict.fromkeys(
-        (
-            "connect/events.py: _decode_float",
-            "questions/studies/axes.py: power",
-            "results/result.py: step_parts",
-        ),
-        "rounds a value, which is a number again",
-    ),
-    "book/quantity.py: explain_outside": "a number of any unit, in the report of an error",
-    "questions/studies/pieces.py: add_piece": "bytes of a file",
-    "serve/app.py: module": "bytes of JSON",
+    place: reason for reason, places in read_data("base")["own_formats"].items() for place in places
 }
 #: Ends of format specifications that round or group.
 _SPEC = re.compile(r"[,_]|[eEfFgGn%]$")

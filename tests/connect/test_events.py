@@ -13,15 +13,14 @@ import pytest
 from planner.base.errors import Place, PlanError
 from planner.connect import compare, events, logs
 from planner.questions import loading
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Written by torch 2.13's SummaryWriter (tensorboard 2.21), with the tags of torchtitan's
 #: MetricsProcessor, 12 steps of 2.5 s of which the first takes 40 s, a histogram and a text.
 TITAN = ROOT / "tests" / "data" / "logs" / "torchtitan.tfevents"
 GIB = 2**30
-STEP, RATE, FLOPS = (
-    f"time.{name}" for name in ("step_seconds", "tokens_per_second_per_device", "tflops_per_device")
-)
+STEP, RATE = "time.step_seconds", "time.tokens_per_second_per_device"
 Scalars = list[tuple[int, float, str, float]]
 
 
@@ -60,59 +59,7 @@ def measured(path: Path) -> dict[str, Fraction]:
 
 
 #: By trainer: the scalars of a record, and what they say.
-TAGS: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
-    "Megatron-LM": (
-        {"iteration-time": 2.25, "batch-size": 512, "throughput": 300.5,
-         "mem-reserved-bytes": 5e10, "mem-allocated-bytes": 1e10,
-         "mem-max-allocated-bytes": 45097156608, "lm loss": 2.5},
-        {STEP: "2.25", "memory.total": 42 * GIB},
-    ),
-    "Megatron-Bridge": (
-        {"iteration-time": 2.25, "throughput/batches_per_sec": 0.4375,
-         "throughput/device/tokens_per_sec": 9000.5, "throughput/tokens_per_sec": 72004,
-         "throughput/tflops/device": 512.5, "throughput/global_batch_size": 512,
-         "memory/mem-max-allocated-gigabytes": 42.5, "memory/mem-max-reserved-gigabytes": 50.125},
-        {STEP: "2.25", RATE: "9000.5", "time.tokens_per_second": 72004, FLOPS: "512.5",
-         "memory.total": 42_500_000_000, "memory.reserved": 50_125_000_000},
-    ),
-    "NeMo": (
-        {"train_step_timing in s": 2.505, "global_batch_size": 512, "global_step": 3,
-         "TFLOPS_per_GPU": 301.25, "reduced_train_loss": 1.5},
-        {STEP: "2.505", FLOPS: "301.25"},
-    ),
-    "OLMo-core": (
-        {"throughput/device/TPS": 12345, "throughput/device/TPS (actual avg)": 11000,
-         "throughput/device/MFU": 57.1, "gpu_memory/GPU active mem (GiB)": 40.5,
-         "gpu_memory/GPU reserved mem (GiB)": 44},
-        {RATE: 12345, "memory.total": Fraction("40.5") * GIB, "memory.reserved": 44 * GIB},
-    ),
-    "LLM Foundry": (
-        {"throughput/batches_per_sec": 0.125, "throughput/samples_per_sec": 64.0,
-         "throughput/device/tokens_per_sec": 8192, "throughput/device/mfu": 0.42,
-         "memory/peak_allocated_mem": 30.5, "memory/peak_reserved_mem": 32.25},
-        {STEP: 8, RATE: 8192, "time.mfu": "0.42", "memory.total": 30_500_000_000,
-         "memory.reserved": 32_250_000_000},
-    ),
-    "MaxText": (
-        {"perf/step_time_seconds": 13.36, "perf/per_device_tflops": 4076.5,
-         "perf/per_device_tflops_per_sec": 305.125, "perf/per_device_tokens": 49152,
-         "perf/per_device_tokens_per_sec": 3679.25},
-        {STEP: "13.36", FLOPS: "305.125", RATE: "3679.25"},
-    ),
-    "torchtune": (
-        {"tokens_per_second_per_gpu": 2345.5, "peak_memory_active": 30.5,
-         "peak_memory_alloc": 30.25, "peak_memory_reserved": 33.5},
-        {RATE: "2345.5", "memory.total": Fraction("30.25") * GIB,
-         "memory.reserved": Fraction("33.5") * GIB},
-    ),
-    "verl": (
-        {"perf/mfu/actor": 0.25, "perf/max_memory_allocated_gb": 39.5,
-         "perf/max_memory_reserved_gb": 43.0, "timing_s/step": 90.0},
-        {"time.mfu": "0.25", "memory.total": Fraction("39.5") * GIB, "memory.reserved": 43 * GIB},
-    ),
-    # The clock beside a loss; 30 s of evaluation behind each fifth record are in no step.
-    "transformers": ({"train/loss": 2.0, "eval/loss": 2.0}, {STEP: "0.25"}),
-}  # fmt: skip
+TAGS: dict[str, tuple[dict[str, float], dict[str, Any]]] = read_data("logs")["scalars"]
 
 
 @pytest.mark.parametrize("name", TAGS)

@@ -93,26 +93,7 @@ def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
 
 
 # Options of Megatron-LM's trainer, which Megatron Core knows nothing of.
-OF_THE_TRAINER = {
-    "seq-length",
-    "max-position-embeddings",
-    "micro-batch-size",
-    "global-batch-size",
-    "train-samples",
-    "vocab-size",
-    "make-vocab-size-divisible-by",
-    "position-embedding-type",
-    "untie-embeddings-and-output-weights",
-    "group-query-attention",
-    "swiglu",
-    "squared-relu",
-    "disable-bias-linear",
-    "use-megatron-fsdp",
-    "data-parallel-sharding-strategy",
-    "ckpt-format",
-    "num-virtual-stages-per-pipeline-rank",
-    "recompute-num-layers",
-}
+OF_THE_TRAINER = set(read_data("exports")["of_megatrons_trainer"])
 RENAMED = {
     "num-experts": "num_moe_experts",
     "fp8-format": "fp8",

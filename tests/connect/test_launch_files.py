@@ -231,27 +231,7 @@ def test_a_configuration_is_no_run(tmp_path: Path) -> None:
         imports.import_file(str(tmp_path / "config.json"), "huggingface", plan=True)
 
 
-REGISTRY = """
-from . import model_registry
-
-def process(sample):
-    return sample["text"]
-
-def llama3_debugmodel() -> Trainer.Config:
-    model_spec = model_registry("debugmodel")
-    config = Trainer.Config(model_spec=model_spec, training=TrainingConfig(local_batch_size=8))
-    return config
-
-def llama3_8b() -> Trainer.Config:
-    config = llama3_debugmodel()
-    config.model_spec = model_registry("8B", attn_backend="flex")
-    config.parallelism = ParallelismConfig(tensor_parallel_degree=2)
-    config.training.seq_len = 8192
-    if os.environ.get("FAST"):
-        config.compile.enable = True
-    config.activation_checkpoint = FullAC.Config()
-    return config
-"""
+REGISTRY = read_data("connect")["torchtitan_registry"]
 
 
 def test_a_registry_of_torchtitan_is_read_by_its_flavors(tmp_path: Path) -> None:
@@ -290,29 +270,7 @@ def test_a_name_of_a_plan_is_no_code() -> None:
 
 
 #: As Megatron-Bridge's own recipes are written (its recipes/llama/h100/llama3.py).
-RECIPE = """
-PAGE = "meta-llama/Meta-Llama-3.1-8B"
-
-def recipe() -> ConfigContainer:
-    cfg = _pretrain_common()
-    cfg.model = AutoBridge.from_hf_pretrained(PAGE, revision="main").get_model_config()
-    cfg.dataset.seq_length = 8192
-    cfg.model.seq_length = 8192
-    cfg.model.tensor_model_parallel_size = 4
-    cfg.model.pipeline_dtype = torch.bfloat16
-    cfg.model.virtual_pipeline_model_parallel_size = None
-    cfg.model.context_parallel_size = 2
-    cfg.model.sequence_parallel = True
-    cfg.train.global_batch_size = 512
-    cfg.train.micro_batch_size = 1
-    cfg.model.attention_backend = None
-    cfg.model.recompute_granularity = "selective"
-    cfg.mixed_precision = {precision}
-    cfg.ddp.use_megatron_fsdp = False
-    cfg.ddp.data_parallel_sharding_strategy = "no_shard"
-{more}
-    return cfg
-"""
+RECIPE = read_data("connect")["bridge_recipe"]
 
 
 def recipe(precision: str = "bf16_mixed()", more: str = "") -> dict[str, Any]:

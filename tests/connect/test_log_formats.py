@@ -20,12 +20,10 @@ from planner.base.errors import Place, PlanError
 from planner.connect import compare, logs
 from planner.plans.document import Plan
 from planner.questions import loading
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
-GIB = 2**30
-STEP, RATE, FLOPS = (
-    f"time.{name}" for name in ("step_seconds", "tokens_per_second_per_device", "tflops_per_device")
-)
+STEP, RATE = "time.step_seconds", "time.tokens_per_second_per_device"
 
 
 def plan() -> Plan:
@@ -33,154 +31,19 @@ def plan() -> Plan:
     return loading.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml", changes)
 
 
-NANOTRON = (
-    "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: {n} / 15 | consumed_tokens: 512 | "
-    "elapsed_time_per_iteration_ms: 4.71K | tokens_per_sec: 109 | tokens_per_sec_per_gpu: 109 | "
-    "global_batch_size: 2 | lm_loss: 5.32 | lr: 0.00015 | model_tflops_per_gpu: 1.87e-05 | "
-    "hardware_tflops_per_gpu: 1.87e-05 | grad_norm: 2.96 | cuda_memory_allocated: 67.4M | "
-    "cuda_max_memory_reserved: 520M | hd_total_memory_tb: 2.13T | hd_used_memory_tb: 952G"
-)
-DEEPSPEED = (
-    "[2024-03-07 15:27:02,646] [INFO] [timer.py:260:stop] epoch=0/micro_step={n}/global_step={n}, "
-    "RunningAvgSamplesPerSec=58.730622229657506, CurrSamplesPerSec=64.0, MemAllocated=6.01GB, "
-    "MaxMemAllocated=19.5GB"
-)
-NEMO = (
-    "Training epoch 0, iteration {n}/249 | lr: 3.922e-06 | global_batch_size: 512 | "
-    "global_step: {n} | max_memory_reserved: 127785762816 | max_memory_allocated: 115792977920 | "
-    "reduced_train_loss: 1.653 | train_step_timing in s: 2.505 | TFLOPS_per_GPU: 1.831e+03 | "
-    "consumed_samples: 16 | val_loss: 3.624"
-)
 PROGRESS = (
     "Epoch 0: : 100%|█████| {n}/100 [10:48<00:00, reduced_train_loss=0.0172, global_step=99.00, "
     "consumed_samples=25600.0, train_step_timing in s=3.130]"
 )
-MAXTEXT = (
-    "completed step: {n}, seconds: 13.360, TFLOP/s/device: 305.127, Tokens/s/device: 3679.158, "
-    "total_weights: 12582912, loss: 10.565"
-)
-FOUNDRY = """[batch={n}/20]:
-\t Train memory/peak_reserved_mem: 14.7660
-\t Train throughput/batches_per_sec: 0.1250
-\t Train throughput/samples_per_sec: 0.2170
-\t Train throughput/device/batches_per_sec: 0.1085
-\t Train throughput/tokens_per_sec: 1777.7552
-\t Train throughput/device/tokens_per_sec: 222.2194"""
-OLMO = """2025-06-01 10:00:00.000\tolmo:0\t[step={n}/100,epoch=1/1,eta=1:00:00]
-    throughput/device/TPS=12,345
-    throughput/device/TPS (actual avg)=11,000
-    throughput/device/MFU=57.1
-    gpu_memory/GPU active mem (GiB)=40.5
-    gpu_memory/GPU reserved mem (GiB)=44.0"""
-TUNE = (
-    "Step {n} | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:2345.5 grad_norm:1.0 "
-    "peak_memory_active:30.5 peak_memory_alloc:30.25 peak_memory_reserved:33.5 "
-)
-PIPELINE = "steps: {n} loss: 2.5000 iter time (s): 8.125 samples/sec: 63.015"
-LITGPT = (
-    "Epoch 1 | iter {n} step {n} | loss train: 10.923, val: n/a | iter time: 431.95 ms (step) "
-    "remaining time: 2 days, 1:00:00"
-)
-VERL = (
-    "step:{n} - actor/grad_norm:0.11 - perf/mfu/actor:0.25 - "
-    "perf/max_memory_allocated_gb:39.5 - perf/max_memory_reserved_gb:43.0 - timing_s/step:90.0"
-)
-BRIDGE = "Step Time : 5.25s GPU utilization: 512.5MODEL_TFLOP/s/GPU"
-NANOGPT = "iter {n}: loss 10.9891, time 412.5ms, mfu 17.21%"
-TRAINER = (
-    "{{'train_runtime': '21.5', 'train_steps_per_second': '1.25', 'train_loss': 1.0, 'n': {n}}}"
-)
 
 #: By format: a line of a step, and the quantities that it says.
-LINES = {
-    "nanotron": (
-        NANOTRON,
-        {STEP: "4.71", RATE: 109, "memory.reserved": 520_000_000, FLOPS: "0.0000187"},
-    ),
-    "DeepSpeed": (DEEPSPEED, {STEP: 8, "memory.total": Fraction("19.5") * GIB}),
-    "NeMo": (
-        NEMO,
-        {STEP: "2.505", "memory.total": 115792977920, "memory.reserved": 127785762816, FLOPS: 1831},
-    ),
-    "MaxText": (MAXTEXT, {STEP: "13.36", FLOPS: "305.127", RATE: "3679.158"}),
-    "LLM Foundry": (
-        FOUNDRY,
-        {STEP: 8, RATE: "222.2194", "memory.reserved": 14_766_000_000},
-    ),
-    "OLMo-core": (
-        OLMO,
-        {RATE: 12345, "memory.total": Fraction("40.5") * GIB, "memory.reserved": 44 * GIB},
-    ),
-    "torchtune": (
-        TUNE,
-        {
-            RATE: "2345.5",
-            "memory.total": Fraction("30.25") * GIB,
-            "memory.reserved": Fraction("33.5") * GIB,
-        },
-    ),
-    "litgpt": (LITGPT, {STEP: "0.43195"}),
-    "verl": (
-        VERL,
-        {"time.mfu": "0.25", "memory.total": Fraction("39.5") * GIB, "memory.reserved": 43 * GIB},
-    ),
-    "Megatron-Bridge": (BRIDGE, {STEP: "5.25", FLOPS: "512.5"}),
-    "nanoGPT": (NANOGPT, {STEP: "0.4125"}),
-    "transformers": (TRAINER, {STEP: "0.8"}),
-}
+LINES = read_data("logs")["lines"]
 
 
 #: By format: a line with one number of it (`{x}`), what it says, and what one of it is worth. The
 #: forms are those of public logs: documentation and issues of torchtitan, nanotron, MaxText and
 #: DeepSpeed, runs of Megatron-LM, NeMo, verl and LLM Foundry.
-UNITS = (
-    ("Megatron-LM", " [2025-08-01 07:19:50] iteration      {n}/    5000 | consumed samples: 256 | "
-     "elapsed time per iteration (ms): {x} | throughput per GPU (TFLOP/s/GPU): 80.2 | "
-     "learning rate: 6.9E-08 | global batch size:   128 | lm loss: 1.0E+01 | grad norm: 26.2 |",
-     STEP, Fraction(1, 1000)),
-    ("Megatron-LM", "[Rank 0] (after {n} iterations) memory (MB) | allocated: 10850.67578125 | "
-     "max allocated: {x} | reserved: 11000.0 | max reserved: 98765.5", "memory.total", 2**20),
-    ("Megatron-LM", "[Rank 0] (after {n} iterations) memory (MB) | allocated: 10850.67578125 | "
-     "max allocated: 10850.75 | reserved: 11000.0 | max reserved: {x}", "memory.reserved", 2**20),
-    ("torchtitan", "[rank0]:[titan] 2025-06-04 08:51:58,557 - root - INFO - step: {n}  loss: "
-     "10.7069  memory: {x}GiB(32.62%)  tps: 7,034  tflops: 407.35  mfu: 41.19%",
-     "memory.reserved", GIB),
-    ("torchtitan", "[rank0]:2025-04-01 00:25:47,084 - root - INFO - step: {n}/644 = 99.3789%  "
-     "loss:  6.2116  memory: 87.04GiB(93.48%)  tps: {x}  tflops: 407.35  mfu: 41.19%", RATE, 1),
-    ("torchtitan", "[titan] step: {n}  loss: 1.0  grad_norm:  3.6680  memory: 1.0GiB(3%)  "
-     "tps: 7,034  tflops: 1,040.99  mfu: {x}%", "time.mfu", Fraction(1, 100)),
-    ("nanotron", "[default0]:08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0|host]: iteration: {n} / 15 | "
-     "consumed_tokens: 512 | elapsed_time_per_iteration_ms: {x}K | tokens_per_sec: 109", STEP, 1),
-    ("nanotron", "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]:  Memory usage: 64.15MiB. Peak "
-     "allocated {x}MiB. Peak reserved: 99999.00MiB", "memory.total", 2**20),
-    ("DeepSpeed", "[2022-08-29 06:58:56,176] [INFO] [timer.py:198:stop] 0/{n}, "
-     "RunningAvgSamplesPerSec=232.7, CurrSamplesPerSec=64.0, MemAllocated=0.36GB, "
-     "MaxMemAllocated={x}GB", "memory.total", GIB),
-    ("DeepSpeed", "steps: {n} loss: 2.5000 iter time (s): {x} samples/sec: 63.015", STEP, 1),
-    ("MaxText", "I0317 10:00:13.658792 125344476638336 metric_logger.py:181] completed step: {n}, "
-     "seconds:  {x}, TFLOP/s/device: 370.707, Tokens/s/device: 14774.896, loss: 12.939", STEP, 1),
-    ("NeMo", "[2025-10-17T11:32:59+08:00] Training epoch 0, iteration {n}/999 | global_batch_size: "
-     "512 | global_step: {n} | train_step_timing in s: {x} | tokens_per_sec_per_gpu: 6.859e+03",
-     STEP, 1),
-    ("litgpt", LITGPT.replace("431.95", "{x}"), STEP, Fraction(1, 1000)),
-    ("nanoGPT", NANOGPT.replace("412.5", "{x}"), STEP, Fraction(1, 1000)),
-    ("Megatron-Bridge", BRIDGE.replace("5.25", "{x}"), STEP, 1),
-    ("Megatron-Bridge", "[Rank 0] (after {n} iterations) memory (GB) | mem-allocated-gigabytes: 1 "
-     "| mem-max-allocated-gigabytes: {x} | mem-max-reserved-gigabytes: 99999.5",
-     "memory.total", 10**9),
-    ("LLM Foundry", "[batch={n}/20]: Train throughput/device/tokens_per_sec: {x}", RATE, 1),
-    ("LLM Foundry", "[batch={n}/20]: Train memory/peak_reserved_mem: {x}",
-     "memory.reserved", 10**9),
-    ("OLMo-core", "2025-06-01 10:00:00.000\tolmo:0\t[step={n}/100,epoch=1/1,eta=1:00:00]\n"
-     "    throughput/device/TPS (actual avg)=11,000\n    throughput/device/TPS={x}", RATE, 1),
-    ("torchtune", TUNE.replace("30.25", "{x}"), "memory.total", GIB),
-    ("verl", "Epoch 1/1:  99%|###| 109/110 [1:14:27<01:11, 71.47s/it]step:{n} - "
-     "perf/mfu/actor:np.float64(0.25) - perf/max_memory_allocated_gb:np.float64({x}) - "
-     "perf/max_memory_reserved_gb:99999.5", "memory.total", GIB),
-    ("transformers", "{{'eval_loss': 2.0, 'n': {n}}}\n{{'train_runtime': '21.5', "
-     "'train_samples_per_second': '11.9', 'train_steps_per_second': '{x}'}}",
-     "steps_per_second", 1),
-)  # fmt: skip
+UNITS = [(*row, Fraction(worth)) for *row, worth in read_data("logs")["units"]]
 
 
 def measured(path: Path) -> dict[str, Fraction]:

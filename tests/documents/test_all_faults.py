@@ -12,24 +12,9 @@ import yaml
 import planner
 from planner.base.errors import PlanError
 from planner.documents.source import change_keys
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
-FAULTY = """\
-model: lama2-70b
-cluster:
-  accelerator: h100-dgx
-  devices: 1001
-  devices_per_nod: 8
-training:
-  tokens: 15T
-  seq_len: 4096
-  precision: bfloat16
-  distributed_optimizer: false
-parallelism:
-  tensor: 3
-  pipeline: 4
-  zero: 1
-"""
+FAULTY = read_data("plans")["faulty"]
 
 
 def told(tmp_path: Path, text: str) -> list[str]:

@@ -31,17 +31,7 @@ PROMISED = TABLES["promised"]
 MEASURED = TABLES["measured"]
 
 # What says what a document is about; it needs no source.
-UNSOURCED = {
-    "name",
-    "vendor",
-    "architecture",
-    "accelerator",
-    "devices",
-    "devices_per_board",
-    "prices",  # whose rows carry their own
-    "provider",
-    "sources",
-}
+UNSOURCED = set(TABLES["unsourced"])
 
 
 def path_of(kind: str, name: str) -> Path:
@@ -121,28 +111,7 @@ def test_promised_and_measured_accelerators_ship() -> None:
 ROWS = TABLES["rows"]
 
 # Where the table and the source of a preset do not agree, and why the preset has it otherwise.
-DIFFERENCES = {
-    ("b200-sxm-192gb", "tf32"): "the datasheet prints 2.2 PFLOP/s, the table halves bf16",
-    ("b100-sxm-192gb", "tf32"): "the source has half of bf16",
-    ("b300-sxm-288gb", "memory"): "270 GB of the announced 288 GB are enabled",
-    ("gb300", "memory"): "279 GB of the announced 288 GB are enabled",
-    ("b300-sxm-288gb", "memory_bandwidth"): "the table takes the rate of a simulator's file",
-    ("h100-nvl-94gb", "memory_bandwidth"): "the datasheet rounds to 3.9 TB/s",
-    ("mi250x", "memory_bandwidth"): "the source lists 3.2 TB/s, the table computes from the clock",
-    ("l4", "tf32"): "the datasheet prints 120 TFLOP/s, the table halves bf16",
-    ("mi355x", "link"): "the table rounds down",
-    ("mi250", "fp32"): "matrix instructions, where the table has vector instructions",
-    ("p100-pcie-16gb", "memory_bandwidth"): "720 GB/s when it was announced, 732 as sold",
-    ("p100-sxm-16gb", "memory_bandwidth"): "720 GB/s when it was announced, 732 as sold",
-    ("mi250x", "fp32"): "matrix instructions, where the table has vector instructions",
-    ("tpu-v4", "memory_bandwidth"): "the documentation prints 1200 GB/s",
-    ("tpu-v6e", "memory_bandwidth"): "the documentation prints 1638 GB/s",
-    ("trainium3", "memory_bandwidth"): "the overview prints 4.9 TB/s, the guide for kernels 4.7",
-    ("tpu-v7x", "memory_bandwidth"): "the documentation prints 7380 GB/s",
-    ("tpu-v5e", "link"): "nominal 50 GB/s of each link, the table has the measured 45",
-    ("tpu-v5p", "link"): "nominal 100 GB/s of each link, the table has the measured 90",
-    ("tpu-v6e", "link"): "nominal 100 GB/s of each link, the table has the measured 90",
-}
+DIFFERENCES = {(device, key) for device, keys in TABLES["differences"].items() for key in keys}
 
 
 def table() -> dict[str, dict[str, str]]:

@@ -284,21 +284,7 @@ def test_what_has_no_value_says_why() -> None:
     assert found.to_json()["absent"]["zero"] == "division by zero"
 
 
-TEXT = """\
-model: llama2-7b
-cluster: {accelerator: h100-sxm-80gb, devices: 8}
-training: {tokens: 1B, sequence_length: 4096}
-quantities:
-  plain: {formula: cost.total + nothing.there, unit: USD}
-  quoted:
-    formula: "cost.total
-      / training.tokens * 1e9 + wrong"
-  folded:
-    formula: >
-      cost.total /
-      training.tokns
-  single: {formula: 'memory.total + 5'}
-"""
+TEXT = read_data("plans")["faulty_quantities"]
 
 
 @pytest.mark.parametrize(
@@ -367,20 +353,7 @@ def test_extends_merges_definitions_and_takes_some_away(tmp_path: Path) -> None:
 
 # -- whole runs -----------------------------------------------------------------------------------
 
-OWN = """\
-name: own
-model: llama2-7b
-cluster: {accelerator: h100-sxm-80gb, devices: 64, price: 2 USD/h}
-training: {tokens: 1T, sequence_length: 4096, global_batch: 512}
-parallelism: {tensor: 2, pipeline: 1, zero: 1}
-time: {mfu: 0.5, use: assumed}
-quantities:
-  usd_per_btok:
-    formula: cost.total / training.tokens * 1e9
-    unit: USD
-    title: cost of a billion tokens
-  share: {formula: memory.process / memory.capacity}
-"""
+OWN = read_data("plans")["own_quantities_text"]
 
 
 @pytest.fixture

@@ -28,53 +28,12 @@ from planner.connect.imports import python_file
 from planner.questions.studies import study as studies
 from planner.questions.studies.run import StudyOutcome, sweep
 from planner.results.result import Result
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 from tests.report.test_reports import Page, one_screen
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
-HOSTILE = (
-    "<script>document.title='PWNED'</script>",
-    "</title></style></script><script>document.title='PWNED'</script>",
-    "<img src=x onerror=document.title='PWNED'>",
-    "<svg onload=document.title='PWNED'>",
-    "<iframe src=\"javascript:parent.document.title='PWNED'\"></iframe>",
-    '" onmouseover="document.title=\'PWNED\'" autofocus onfocus="document.title=\'PWNED\'" x="',
-    "' onclick='document.title=1' style='background:url({site}/style)' '",
-    "<link rel=stylesheet href={site}/link>",
-    "<img src={site}/image>",
-    "<meta http-equiv=refresh content='0;url={site}/refresh'>",
-    "<base href={site}/>",
-    "<form action={site}/form><input autofocus>",
-    "<style>@import url({site}/import);</style>",
-    "<math><mtext><script>document.title='PWNED'</script></mtext></math>",
-    "--><script>document.title='PWNED'</script><!--",
-    "]]><script>document.title='PWNED'</script>",
-    "&lt;script&gt;document.title='PWNED'&lt;/script&gt;",
-    "javascript:document.title='PWNED'",
-    "[click](javascript:alert(1))",
-    "![image]({site}/markdown)",
-    "[a]: {site}/reference",
-    "<{site}/auto>",
-    "a | b | c\\| d",
-    "# heading",
-    "```\ncode\n```",
-    "`` ` ``",
-    "$\\input{{/etc/passwd}}$ $$x$$ \\(y\\)",
-    "**bold** _it_ ~~no~~",
-    "</details></table></div>",
-    "@everyone #1 GH-1",
-    "\u202egnp.exe\u202c",
-    "\u2028\u2029\u0085",
-    "{{{{ 7 * 7 }}}}{{% raw %}}",
-    "a\u0300\u0301" * 30,
-    "\x1b[31mred\x1b[0m\x07 bell",
-    "line one\nline two\r\n# three\n| a |\n|---|",
-    "x" * 200,
-    "--- \n- item\n1. one\n> quote",
-    "cost $`x`$ and $$y$$ in USD $5 to $6",
-    "\u65e5\u672c\u8a9e \U0001f680 \xfcn\xefcode",
-)
+HOSTILE = read_data("report")["hostile_names"]
 
 
 #: Those that close an element, an attribute, a cell or a line, and all of them joined, which are
