@@ -94,6 +94,9 @@ def fill_kernels(draft: Draft) -> None:
     draft.default("training.permute_fusion", kernels["permute"] == "fused", under)
     for key in ("workspaces", "context", "pipeline_communicators", "buckets"):
         draft.default(f"memory.{key}", profile[key], under)
+    channels = (accelerator.get("link") or {}).get("channels", 0)
+    why = "of cluster.accelerator.link" if channels else "unknown for this link"
+    draft.default("memory.channels", channels, why)
     draft.default("memory.allocator_share", Fraction(str(profile["allocator_share"])), under)
     margin = "calibrated: 95 % of published measurements are below"
     draft.default("memory.margin", error_bands.find_margin(draft.get), margin)

@@ -273,6 +273,27 @@ reserved = predicted(
     source=ALLOCATOR,
 ).equals(total + allocator, "Live tensors and the allocator's cache.")
 
+NCCL = "NCCL 2.30.7, src/transport/p2p.cc (p2pRecvSetup) and src/graph/paths.cc"
+
+exchanged = predicted(
+    "memory.communicators.exchange",
+    "M_a2a",
+    "buffers of the collective library for devices that exchange tokens by all-to-all",
+    source=NCCL,
+)
+#: 1 where the expert-parallel group lies in a node, else 0.
+_inside = minimum(1, floor(n_node / (e * t_e)))
+exchanged.where(shape=False).equals(0, "A size alone has no experts.")
+exchanged.where(shape=True, experts=False).equals(0, "The model has no routed experts.")
+exchanged.where(shape=True, experts=True, dispatcher=("all-gather", "deepep", "hybridep")).equals(
+    0, "These dispatchers do not use the library's all-to-all."
+)
+exchanged.where(shape=True, experts=True, dispatcher="all-to-all").equals(
+    M_ch * minimum(n_ch, 2 + n_ch * _inside) * maximum(0, minimum(e, floor(n_node / t_e)) - 1),
+    "Each pair of devices of a node has channels and buffers of its own: all channels in a group "
+    "inside the node, 2 in one that leaves it, whose messages to other nodes share a buffer.",
+)
+
 communicators = predicted(
     "memory.communicators",
     "M_coll",
@@ -280,9 +301,11 @@ communicators = predicted(
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
 ).equals(
-    M_com * (sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1)),
+    M_com * (sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1))
+    + exchanged,
     "One communicator for each group that a device belongs to with others: all devices, data, "
-    "tensor, context, expert; under pipeline parallelism as many as the implementation opens.",
+    "tensor, context, expert; under pipeline parallelism as many as the implementation opens. "
+    "Their buffers serve rings; an all-to-all has further ones.",
 )
 
 process = predicted(
