@@ -308,6 +308,7 @@ def _is_bytes(target: Dimension) -> bool:
     return any(base == "byte" for base, _ in target.powers)
 
 
+@cache
 def _is_plain(target: Dimension) -> bool:
     """Decide whether a number without a unit is in the unit of the key."""
     return str(target.drop_counts()) in _PLAIN
@@ -352,11 +353,26 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     Raises:
         UnitError: unreadable, of another dimension, or without a unit where one is needed.
     """
+    if isinstance(value, (str, float)):
+        return _parse_written(value, unit)
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
+        raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", describe_unit(unit))
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
+    if value and not _is_plain(find_dimension(unit)):
+        raise _lack_unit(plain_text(value), unit)
+    return to_whole(value)
+
+
+@lru_cache(maxsize=4096)
+def _parse_written(value: str | float, unit: str) -> Exact:
+    """Parse a quantity that is text, or a float as its shortest text, as ``parse`` does."""
     size, target, _ = _parse_unit(unit)
     amount, digits, rest = _split_amount(value, unit)
     if not rest:
         if amount and not _is_plain(target):
-            raise UnitError(f"{digits} has no unit", describe_unit(unit), f"{digits} {unit}")
+            raise _lack_unit(digits, unit)
         return amount
     written, dim, form = _parse_suffix(rest, digits, target, unit)
     if form not in _list_forms(unit):
@@ -372,17 +388,15 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     return to_whole(amount * Fraction(written) / size)
 
 
-def _split_amount(value: object, unit: str) -> tuple[Exact, str, str]:
+def _lack_unit(digits: str, unit: str) -> UnitError:
+    """Return the error of a number without a unit."""
+    return UnitError(f"{digits} has no unit", describe_unit(unit), f"{digits} {unit}")
+
+
+def _split_amount(value: str | float, unit: str) -> tuple[Exact, str, str]:
     """Split a quantity into its number, the text of the number, and what follows it."""
-    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
-        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-            raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
-        return to_whole(value), plain_text(value), ""
     if isinstance(value, float):
         return parse_number(repr(value)), repr(value), ""
-    if not isinstance(value, str):
-        names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
-        raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", describe_unit(unit))
     text = value.strip(_SPACES).replace("\u2212", "-")
     if len(text) > LONGEST:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
@@ -450,11 +464,10 @@ def _parse_suffix(
 def check_range(value: Exact) -> None:
     """Raise a UnitError if a number is too large or too small to compute with."""
     size: Exact = value if value >= 0 else -value
-    most = scientific(LARGEST, 1)
     if size > LARGEST:
-        raise UnitError("a number out of range", f"at most {most}")
+        raise UnitError("a number out of range", f"at most {scientific(LARGEST, 1)}")
     if size and size * LARGEST < 1:
-        raise UnitError("a number out of range", f"0, or at least 1/{most}")
+        raise UnitError("a number out of range", f"0, or at least 1/{scientific(LARGEST, 1)}")
 
 
 #: The name of each dimension, and what is allowed as a quantity of it.

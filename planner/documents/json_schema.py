@@ -117,9 +117,10 @@ def list_schemas(schema: Schema, step: str | int) -> list[Schema | bool]:
     """Return the schemas that apply to a key of a mapping, or to an item of a list."""
     if isinstance(step, int):
         return [schema["items"]] if "items" in schema else []
-    named, forms = schema.get("properties", {}), schema.get("patternProperties", {})
-    found = [named[step]] if step in named else []
-    found += [inner for form, inner in forms.items() if re.search(form, step)]
+    found = [schema["properties"][step]] if step in schema.get("properties", ()) else []
+    if "patternProperties" in schema:
+        forms = schema["patternProperties"].items()
+        found += [inner for form, inner in forms if re.search(form, step)]
     return found or [schema.get("additionalProperties", True)]
 
 

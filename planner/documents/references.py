@@ -70,8 +70,10 @@ def _read_cached(path: Path, origin: Origin, *state: object) -> Node:
 
 def preset_names(kind: str, presets: Path | None = None) -> list[str]:
     """List the names of the built-in documents of a kind: plan, model, cluster, accelerator."""
-    found = sorted(_locate_presets(kind, presets).glob("*.y*ml"))
-    return [p.stem for p in found if p.suffix in ENDINGS and (not presets or files.is_file(p))]
+    folder, names = _locate_presets(kind, presets), []
+    with contextlib.suppress(FileNotFoundError):
+        names = [name for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS)]
+    return [Path(n).stem for n in names if not presets or files.is_file(folder / n)]
 
 
 def _locate_presets(kind: str, presets: Path | None) -> Path:
@@ -178,10 +180,10 @@ class Resolver:
         folder = _locate_presets(kind, self.presets)
         shipped = [folder / f"{name}.yaml", folder / name]
         found = [path for path in paths if name.strip(" .") and files.is_file(path)]
-        found += [path for path in shipped if files.is_within(path, folder) and files.is_file(path)]
-        # The preset is meant where the file near by is the one that names it, or a plan.
-        own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
+        found += [path for path in shipped if files.is_file(path) and files.is_within(path, folder)]
         if len(found) > 1 and not names_path:
+            # The preset is meant where the file near by is the one that names it, or a plan.
+            own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
             found.sort(key=lambda path: path.resolve() == own or is_plan(path))
         if found:
             return found[0], files.is_within(found[0], folder)

@@ -76,20 +76,20 @@ def _parse_tree(
     made: dict[Any, Node] = {}
     for step, child in children.items():
         known = [schema for part in parts for schema in _list_below(part, step)]
-        shipped = child.origin.kind == "preset" and isinstance(child.value, dict)
+        shipped = child.origin.kind == "preset"
         read_child = _read_again if shipped else _parse_tree
         made[step] = read_child(child, known, (*path, step), faults)
     return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
 
-#: Cache of mappings of presets by id: the mapping (so that its id is not reused), the
+#: Cache of values of presets by id of their node: the node (so that its id is not reused), the
 #: schemas, and the result.
 _SHIPPED: dict[int, tuple[Node, list[Schema], Node]] = {}
-MOST_SHIPPED = 256
+MOST_SHIPPED = 4096
 
 
 def _read_again(node: Node, schemas: list[Schema], path: Path_, faults: dict[Path_, Fault]) -> Node:
-    """Return what ``_parse_tree`` does, cached by mapping and schemas (for presets)."""
+    """Return what ``_parse_tree`` does, cached by node and schemas (for presets)."""
     kept = _SHIPPED.get(id(node))
     if kept is not None and kept[1] == schemas:
         return kept[2]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -288,10 +288,7 @@ def _load_efficiency(name: str) -> Mapping[str, Any]:
 
 def _parse_fact(fact: Mapping[str, Any], unit: str = "s") -> Any:
     """Parse the value of a fact exactly: 0.92, or `26 us`."""
-    return _parsed(fact["value"], unit)
-
-
-_parsed = lru_cache(maxsize=1024)(units.parse)
+    return units.parse(fact["value"], unit)
 
 
 def _find_kernel(draft: Draft | Plan, own: Mapping[str, Any]) -> str:
