@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 import planner
-from planner.base import numbers
+from planner.base import numbers, resources
 from planner.base.numbers import exact_text
 from planner.connect import imports
 
@@ -71,7 +71,7 @@ class Compared:
 
 def sources() -> dict[str, dict[str, Any]]:
     """What is recorded of each source, by the name of its page."""
-    return {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(DATA.glob("*"))}
+    return {path.stem: resources.read_yaml(path) for path in sorted(DATA.glob("*"))}
 
 
 def document(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import yaml
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
+from planner.base import resources
 from planner.cli.main import main
 from tests.forked import Forks
 
@@ -112,7 +112,7 @@ def measure_reference() -> float:
 @cache
 def read_data(name: str) -> Any:
     """Read a table of tests/data, which nobody changes."""
-    return yaml.safe_load((ROOT / "tests" / "data" / f"{name}.yaml").read_text("utf-8"))
+    return resources.read_yaml(ROOT / "tests" / "data" / f"{name}.yaml")
 
 
 def leave_to_night(values: Iterable[Any], daily: Collection[Any]) -> list[Any]:

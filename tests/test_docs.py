@@ -272,6 +272,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == written | {"page/index.html"}  # which `make site` puts beside them
 
 
+@pytest.mark.slow
 def test_the_plan_that_the_readme_shows_is_the_one_that_its_command_runs(tmp_path: Path) -> None:
     """Its layout is left open, and what is found is what the shipped plan states."""
     (shown,) = (block for block in blocks(ROOT / "README.md") if block.language == "yaml")

@@ -103,6 +103,7 @@ def test_every_choice_has_every_figure_or_a_listed_reason(key: str, value: Any) 
         assert re.search(pattern, found[name])
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("mode", ["none", "selective", "full"])
 @pytest.mark.parametrize(
     "schedule", ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe", "dualpipev"]

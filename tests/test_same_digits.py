@@ -139,6 +139,7 @@ def page_links(source: str) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", QUICK)
 def test_headlines_are_roundings_and_read_alike(plan: str) -> None:
     assert len(headlines(plan)) > 5

@@ -355,6 +355,12 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     """
     if isinstance(value, (str, float)):
         return _parse_written(value, unit)
+    return _check_number(value, unit)
+
+
+def _check_number(value: object, unit: str) -> Exact:
+    """Return a number that counts ``unit``, whole if it is; as ``parse`` raise for anything
+    else."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
         raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", describe_unit(unit))

@@ -140,6 +140,7 @@ def test_prompts_are_read_at_the_rate_of_a_forward_pass() -> None:
     assert 0.4 < rate * 2 * 6.6e9 / 989.5e12 < 0.75
 
 
+@pytest.mark.slow
 def test_the_page_states_what_the_program_prints() -> None:
     rows, records = serving_accuracy.compare(serving_accuracy.RUNS)
     page, mark = PAGE.read_text("utf-8"), serving_accuracy.MARK

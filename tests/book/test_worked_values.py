@@ -4,18 +4,17 @@ says how."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
-DATA = yaml.safe_load((Path(__file__).parents[1] / "data/worked_values.yaml").read_text("utf-8"))
+DATA = read_data("worked_values")
 DEFAULTS = DATA["defaults"]
 
 

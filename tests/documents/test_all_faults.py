@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import planner
+from planner.base import resources
 from planner.base.errors import PlanError
 from planner.documents.source import change_keys
 from tests.conftest import ROOT, read_data
@@ -61,7 +62,7 @@ def scalars(data: dict[str, Any], around: str = "") -> Iterator[str]:
             yield f"{around}{key}"
 
 
-PLANS = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "presets").glob("*.yaml")}
+PLANS = {path.stem: resources.read_yaml(path) for path in (ROOT / "presets").glob("*.yaml")}
 
 
 @pytest.mark.parametrize(

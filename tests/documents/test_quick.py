@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from planner.base.errors import PlanError
 from planner.documents import quick, schema, source
 from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node
+from tests.conftest import read_data
 
 WORDS = (
     *("llama3-8b", "gpt", "model", "70B", "on", "64", "3", "1,0", "h100", "x", "×", "nodes", "of"),
@@ -28,7 +28,7 @@ WORDS = (
 )
 
 #: Lines as people type them, and what they must mean.
-LINES = yaml.safe_load((Path(__file__).parents[1] / "data" / "quick_lines.yaml").read_text())
+LINES = read_data("quick_lines")
 SHORT = {
     "m": "model",
     "a": "cluster.accelerator",
@@ -108,6 +108,7 @@ def test_memory_of_the_host_chooses_no_device(words: str) -> None:
             assert str(amount) in also.plain()["notes"]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("amount", [8, 16, 24, 32, 48, 64])
 def test_what_stands_for_a_device_has_its_memory(amount: int) -> None:
     for name in quick._load_phrases()["absent"]:
@@ -272,6 +273,7 @@ def told(text: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
+@pytest.mark.slow
 def test_a_deadline_is_required_of_a_run_that_is_stated_and_asks_what_it_buys_otherwise() -> None:
     stated = plan("gpt2-small on 8 h100, within 3 days, 100B tokens")
     assert stated["require"] == ["time.training_days <= 3 days"]

@@ -212,6 +212,7 @@ def test_ajv_in_strict_mode_accepts_what_we_accept() -> None:
     assert json.loads(found.stdout) == {"checked": 2 * len(documents()), "wrong": []}
 
 
+@pytest.mark.slow
 def test_a_line_is_the_way_to_a_schema(tmp_path: Path) -> None:
     inside = schema_files.make_schema_line("plan", ROOT / "presets" / "new.yaml")
     assert inside == "# yaml-language-server: $schema=../schemas/plan.schema.json"

@@ -90,7 +90,7 @@ def test_strictness(text: str, expected: str) -> None:
     assert faults(text) == [expected]
 
 
-@pytest.mark.parametrize("text", FAULTS["broken_yaml"])
+@pytest.mark.parametrize("text", [*FAULTS["broken_yaml"], "a: \ud800"])
 def test_broken_yaml_is_one_line_with_a_place(text: str) -> None:
     (only,) = faults(text)
     assert only.startswith("x.yaml:") or only.startswith("x.yaml: ")

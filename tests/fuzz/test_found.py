@@ -181,6 +181,7 @@ def test_what_divides_by_zero_at_all_points_is_absent_in_a_study_too() -> None:
 FAILURES = {"count": 419, "devices": 16384, "period": "54 days"}
 
 
+@pytest.mark.slow
 def test_a_value_outside_its_range_is_absent_in_a_study_as_in_a_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -38,6 +38,7 @@ def path_of(kind: str, name: str) -> Path:
     return resources.folder("presets") / f"{kind}s" / f"{name}.yaml"
 
 
+@cache
 def document(kind: str, name: str) -> dict[str, Any]:
     """The preset as it is written, what it extends included."""
     return source.load(path_of(kind, name), kind=kind).data

@@ -294,6 +294,7 @@ def test_a_goal_within_limits_that_none_keeps_names_the_nearest_miss() -> None:
 # -- what published runs leave open ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dense", "experts"])
 @pytest.mark.parametrize("quantity", [DAYS, "time.tokens_per_second", COST])
 def test_the_ends_of_an_answer_are_those_of_a_slow_and_a_fast_run(name: str, quantity: str) -> None:

@@ -189,6 +189,7 @@ def test_a_report_says_why_there_is_no_search(tmp_path: Path) -> None:
     assert "There is no search: a search needs the shape of the model" in words.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_nearest_is_shown(file: str) -> None:
     tight = ("--set", "cluster.devices=1", "--set", "model=llama2-70b")
     status, text, _ = run(file, *tight, "--require-fit")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
-from benchmarks.layouts import LAYOUTS, row
+from benchmarks.layouts import row
+from tests.conftest import read_data
 
-DATA = yaml.safe_load(LAYOUTS.read_text("utf-8"))
+DATA = read_data("published_layouts")
 FEW = 0.03
 
 

@@ -60,6 +60,7 @@ def test_a_plan_that_fills_the_device_exactly_fits(room: int, said: str) -> None
     )  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_open_layout_says_how_much_faster_the_fastest_is() -> None:
     plan = loading.load({**PLAN, "parallelism": "auto"})
     of_all = engine.search(plan, 1, vary={"training.schedule": COMMON})

@@ -101,6 +101,7 @@ def test_winners_fit_and_are_sorted() -> None:
     assert times[0] <= found.own.values["time.step_seconds"]
 
 
+@pytest.mark.slow
 def test_ranked_by_memory() -> None:
     by_memory = searching.search(small("gpt2-small"), top=1, by="memory.process")
     by_time = searching.search(small("gpt2-small"), top=1)
@@ -159,6 +160,7 @@ def test_a_list_of_numbers_is_read_as_it_was_meant_or_asked_about(
         ] == numbers
 
 
+@pytest.mark.slow
 def test_progress_reaches_the_end() -> None:
     seen: list[tuple[int, int]] = []
 

@@ -360,6 +360,7 @@ def test_the_plainest_within_a_fiftieth_is_recommended(name: str, by: str) -> No
     assert is_row(found.best[0], fitting).key(by)[0] == float(f"{least:.11g}")
 
 
+@pytest.mark.slow
 @every_plan
 def test_each_value_of_each_key_has_the_best_layout_with_it(name: str) -> None:
     found_out = counted_out(name)

@@ -681,6 +681,7 @@ def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> N
     assert "memory.headroom" not in rows(out)[0]
 
 
+@pytest.mark.slow
 def test_a_table_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.touch(0o640)

@@ -39,6 +39,7 @@ def test_a_part_of_the_peak_is_never_more_than_the_most_that_there_is(plan: Path
             assert now is not None and now.number <= most.number
 
 
+@pytest.mark.slow
 def test_gradient_memory_is_what_gradients_take() -> None:
     """None are there at the loss of the only micro-batch; four bytes for each weight later."""
     found = result(training={"global_batch": 8}, parallelism={"zero": 0})

@@ -161,6 +161,7 @@ def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
     assert len(to_html(evaluate(f"presets/{plan.name}")).encode()) < 325_000
 
 
+@pytest.mark.slow(every=3)
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
     from urllib.parse import unquote
 
@@ -568,6 +569,7 @@ def test_what_no_published_run_is_like_says_so() -> None:
     assert "## Accuracy" not in to_markdown(sized)
 
 
+@pytest.mark.slow
 def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     """The parts add up to the step; the first is arithmetic at peak rate, whose share is the
     utilisation."""

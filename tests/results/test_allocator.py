@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 
 import planner
@@ -16,13 +15,13 @@ from planner.results.allocations import find_fullest
 from planner.results.allocator import Allocator, StepOrder, run_allocator
 from planner.results.result import evaluate_plan
 from tests import strategies
-from tests.conftest import ROOT
+from tests.conftest import read_data
 
 MIB = 2**20
 
 
 @pytest.mark.parametrize("expandable", (False, True))
-@pytest.mark.parametrize("row", yaml.safe_load((ROOT / "tests/data/allocator.yaml").read_text()))
+@pytest.mark.parametrize("row", read_data("allocator"))
 def test_as_much_is_reserved_as_tests_of_pytorch_expect(row: Any, expandable: bool) -> None:
     allocator, before = Allocator(inf, expandable), "expandable" if expandable else "reserved"
     kept = allocator.allocate(row["request"])
@@ -47,7 +46,7 @@ def test_cached_segments_are_returned_before_a_request_fails() -> None:
 
 
 def test_the_tensor_that_finds_no_room_is_named() -> None:
-    result = planner.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml").evaluate()
+    result = planner.load("gpt2small_hgx-h100").evaluate()
     whole, failed = run_allocator(result)
     assert failed is None
     small, failed = run_allocator(result, 30 * 2**30)

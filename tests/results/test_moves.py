@@ -94,6 +94,7 @@ def test_doubled_devices_are_doubled_alike_by_reports_and_sensitivity() -> None:
         assert doubled[key] == steps[key].change
 
 
+@pytest.mark.slow
 def test_faster_layouts_and_fixes_have_the_values_of_plans_of_their_own() -> None:
     plan = make("mixtral8x7b_h100x1024", ["training.recompute=full"])
     for near in find_faster(plan, (PROCESS,)):

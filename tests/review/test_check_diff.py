@@ -621,6 +621,7 @@ def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
     assert diff.format_change(rows["training.tokens"]) == "−50.0 %"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value"),
     [
