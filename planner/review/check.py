@@ -18,6 +18,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import report_progress
 from planner.documents import defaults, references
 from planner.report import as_text
+from planner.results.result import Result
 from planner.review import reports
 from planner.review.diff import Diff, compare_results, diff_results, format_count
 from planner.review.writing import HEADLINES, format_line
@@ -98,7 +99,7 @@ def check_reports(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> lis
         PlanError: a path does not exist, a named file is no report, or there is no report below the
             paths.
     """
-    found, covered = list[Finding](), set[Path]()
+    found, covered, latest = list[Finding](), set[Path](), dict[Any, Result]()
     if not paths and (around := defaults.find_defaults(Path("here"))) is not None:
         paths = around.reports
     for path, named in files.walk_files(paths or (Path(),), KINDS):
@@ -108,7 +109,7 @@ def check_reports(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> lis
                 raise reports.make_error(path)
             continue
         report_progress(f"{path}, {numbers.text(len(found))} reports before it")
-        found.append(_check_report(path, claim))
+        found.append(_check_report(path, claim, latest))
         file = reports.find_named(path, claim.plan)
         if file is not None:
             covered.add(references.locate_file(file, "plan")[0].resolve())
@@ -207,14 +208,24 @@ def _count_reports(findings: Sequence[Finding]) -> str:
     return f"{reports_found}, {said}{more}"
 
 
-def _check_report(path: Path, claim: reports.Claim) -> Finding:
+def _check_report(path: Path, claim: reports.Claim, latest: dict[Any, Result]) -> Finding:
     """Write a report again and compare; a plan that cannot be evaluated is a finding, not an
-    error."""
-    for name in (claim.plan, claim.log):
-        if name is not None and reports.find_named(path, name) is None:
+    error.
+
+    Args:
+        path: the report.
+        claim: the command in its footer.
+        latest: the result of the report before, kept for the other formats of the same report.
+    """
+    sides = [name and reports.find_named(path, name) for name in (claim.plan, claim.log)]
+    for name, side in zip((claim.plan, claim.log), sides, strict=True):
+        if name is not None and side is None:
             return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
-        result = reports.evaluate_claim(path, claim)
+        if (key := (claim, *sides)) not in latest:
+            latest.clear()
+            latest[key] = reports.evaluate_claim(path, claim)
+        result = latest[key]
         fresh = as_text(result, path.suffix.lstrip("."))
     except PlanError as error:
         told = tuple(map(str, error.faults))
