@@ -45,7 +45,7 @@ ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 #: Values of a phrase, none of the plan.
-UNREAD = ("fault", "ignored", "unused", "show", "why", "notes")
+UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use")
@@ -53,7 +53,7 @@ UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "ti
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
-Cost = tuple[int, int, int]  # characters not understood, words without effect, pieces
+Cost = tuple[int, ...]  # characters not understood, words without effect, pieces
 
 _END = r"(?![\w%$]|[.,]\d)"
 #: Characters of no text, which stand for those of a name, and of one that is a number.
@@ -65,7 +65,7 @@ _SEPARATOR = re.compile(r"(?:[-=]+>|[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-]
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
 _WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
-_NAME = r"([A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
+_NAME = r"((?:[A-Za-z]+-)*[A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
 #: What stands before the name of a device.
 _BEFORE_DEVICE = re.compile(
     r"\b(on|with|using|type)\s+((a|an|the|my|our|one|single|some)\s+)*$", re.I
@@ -165,14 +165,14 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         word = found[0].lower()
         if word in _collect_letters() or _is_harmless(word):
             return found[0]
-        pool = [one for one in _list_corrected() if one[0] == word[0]]
+        pool = [one for one in _load_phrases()["spelled"].split() if one[0] == word[0]]
         families = _load_phrases()["spelled families"].split()
         near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
         near = near or get_close_matches(word, families, n=1, cutoff=ALIKE)
         if not near:
             return found[0]
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
-        return near[0]
+        return str(near[0])
 
     return _LETTERS.sub(correct, text), corrections
 
@@ -181,13 +181,12 @@ def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
     """List the words of a text that have no effect on the plan, those that are not understood and
     left out, and numbers that decide nothing that is computed."""
     text = correct_spelling(text)[0]
-    known, unused = (
-        [one for one in _list_splits(text)[0] if kind in (one.values or ())]
-        for kind in ("ignored", "unused")
+    pieces = _list_splits(text)[0]
+    of_kind = ([p for p in pieces if kind in (p.values or ())] for kind in ("ignored", "unused"))
+    ignored, unused, left = (
+        [text[p.begin : p.end] for p in each] for each in (*of_kind, _list_left_out(text))
     )
-    each = (known, _list_left_out(text), unused)
-    ignored, left, numbers = ([text[p.begin : p.end] for p in pieces] for pieces in each)
-    return ignored, left, numbers
+    return ignored, left, unused
 
 
 def _list_left_out(text: str) -> list[Piece]:
@@ -280,13 +279,17 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     said: dict[str, Said] = {}
     faults: list[Fault] = []
     left: list[Piece] = []
-    for piece in _name_sizes(text, [*pieces]):
+    fast = "cluster.network.bandwidth"  # which instances have, whose device holds
+    in_order = sorted(_name_sizes(text, [*pieces]), key=lambda one: "unless" in (one.values or ()))
+    for piece in in_order:
         place, values = Place(TEXT, 1, piece.begin + 1), piece.values
         if values is None:
-            if _may_leave_out(text[piece.begin : piece.end]):
+            if _may_leave_out(text, piece):
                 left.append(piece)
             else:
                 faults.append(_refuse_words(text, piece, faults))
+            continue
+        if {*values.get("unless", ())} & said.keys():
             continue
         if "fault" in values:
             faults.append(Fault(values["fault"], place))
@@ -296,7 +299,12 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
         for key, value in values.items():
             one = Said(value, place, ASSUMED + why[key] if key in why else "")
             key = f"{key} {value}" if key == "question" else key
-            if key not in UNREAD and said.setdefault(key, one).value != value:
+            before = (
+                said.get(key) if key == "cluster.accelerator" and fast in {*said, *values} else None
+            )
+            if before and _name_family(before.value) == _name_family(value):
+                said[key] = one if fast in values else before
+            elif key not in UNREAD and said.setdefault(key, one).value != value:
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
     named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
     placed = {"cluster", "cluster.accelerator", "memory"} & said.keys()
@@ -316,14 +324,19 @@ def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
         said["notes"] = Said(f"{before.value}; {note}" if before else note, place)
 
 
-def _may_leave_out(words: str) -> bool:
-    """Decide whether words that are not understood may be left out of a plan: no numbers, and no
-    word that turns the meaning of others."""
+def _may_leave_out(text: str, piece: Piece) -> bool:
+    """Decide whether what is not understood may be left out of a plan: words, and numbers without
+    a unit that belong to one (``wikitext-103``), but no word that turns the meaning of others."""
+    words = text[piece.begin : piece.end].lower()
     refused = {*_load_phrases()["no names"].split(), *_load_phrases()["words"]}
-    each = re.findall(r"[^\s,;:()?!&+=|/-]+", words.lower())
-    return all(
-        len(one) > 2 and re.sub("[.'’]", "", one).isalpha() and one not in refused for one in each
+    each = re.findall(r"[^\s,;:()?!&+=|/-]+", words)
+    plain = [len(one) > 2 and re.sub("[.'’]", "", one).isalpha() for one in each]
+    joined = any(plain) or re.search(r"\w[-_]$", text[: piece.begin])
+    known = (
+        one or (joined and re.fullmatch(r"\d[\d.]*k?", word))
+        for one, word in zip(plain, each, strict=True)
     )
+    return not refused & {*each} and all(known)
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -344,7 +357,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
         words = text[begin : piece.end]
         beside = re.fullmatch(r"[\s_:(-]{0,2}", text[piece.end : after.begin])
         named = re.fullmatch(_NAME, words) if beside else None
-        if named and named[1].lower() not in refused:
+        if named and not {*named[1].lower().split("-")} & {*refused}:
             pieces[at - 1] = before._replace(values={}) if begin < piece.begin else pieces[at - 1]
             pieces[at] = Piece(begin, piece.end, {"model name": words})
             size = next(iter((after.values or {}).values()))
@@ -423,7 +436,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         asked = ["largest-model"] if limits else []
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
-        if spent and "cluster.accelerator" not in said:
+        if (spent or {"budget", "money"} & said.keys()) and "cluster.accelerator" not in said:
             _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         if said.pop("each", None):  # tokens in proportion to a size that is asked for
             asked.append("compute-optimal")
@@ -466,7 +479,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
-    tuned = bool(said.pop("tuned", None) or adapted)
+    tuned = bool(said.pop("tuned", None) or adapted or "examples" in said)
     free = not {LENGTH, "length alone", "example"} & said.keys()
     usual, why = _load_phrases()["assumptions"]["tuned length"]
     if free and (few := _find_few_tokens(said)):
@@ -502,9 +515,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif isinstance(said["model"].value, str) and _find_longest(said) is None:
         length, why = _load_phrases()["assumptions"]["no longest"]
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
-    for key in ("sized", "used", "shape.layers"):
-        said.pop(key, None)
-    return said
+    internal = ("sized", "used", "shape.layers")
+    return {key: one for key, one in said.items() if key not in internal}
 
 
 def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> None:
@@ -550,11 +562,11 @@ def _choose_model(said: dict[str, Said]) -> None:
         said.pop(key, None)
         for key in ("size", "family", "model name", "active", "experts", "trait")
     )
-    given = size is not None
+    given, copies = size is not None, said.pop("copies", None)
     if family is not None:
         if "model" in said and said["model"].value in _list_families()[family.value]:
             family = None
-        elif (member := _choose_member(family, size)) is not None:
+        elif (member := _choose_member(family, size, bool(experts or active))) is not None:
             said["model"], size = member, None
         elif family.value not in _load_phrases()["plain_families"].split():
             named = family
@@ -562,15 +574,24 @@ def _choose_model(said: dict[str, Said]) -> None:
         if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
             raise _ask_for("second", size.place, size.value)
     elif size is not None:
-        shape = _choose_experts(size, active) if experts or active else _choose_shape(size, said)
+        some = (experts or active) and not copies
+        shape = _choose_experts(size, active) if some else _choose_shape(size, said)
         like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
+        shown = f"{copies.value}x{size.value}" if copies else size.value
+        if copies:
+            like["moe"] = {"experts": copies.value, "top_k": 2}
+            shape = shape._replace(why=f"{shape.why}; {copies.value} experts, 2 for each token")
+            active = size._replace(value=f"{2 * Fraction(size.value[:-1])}{size.value[-1]}")
+            size = size._replace(
+                value=f"{copies.value * Fraction(size.value[:-1])}{size.value[-1]}"
+            )
         name, why = "", shape.why.removeprefix(ASSUMED) or "its size alone"
         if named:
             name, known = f"{named.value} ", named.value in _list_families()
             absent = f"no {named.value} of {size.value} is" if known else f"{named.value} is not"
             why = f"{absent} built in; {why}"
-        if named or "layers" in like:
-            like["name"] = f"{name}{size.value} (shape: {like.get('extends', 'unknown')})"
+        if named or "layers" in like or copies:
+            like["name"] = f"{name}{shown} (shape: {like.get('extends', 'unknown')})"
             shape = shape._replace(value=like, why=ASSUMED + why)
         said["model"] = shape
         said["sized"] = size
@@ -623,9 +644,9 @@ def _list_families() -> Mapping[str, tuple[str, ...]]:
     return {one: tuple(names) for one, names in families.items() if one not in unusable}
 
 
-def _choose_member(family: Said, size: Said | None) -> Said | None:
-    """Choose the model of a family that has a size, the newest where several have it; None where
-    a shape of this size stands for it.
+def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | None:
+    """Choose the model of a family that has a size, one with ``experts`` where the text has them,
+    the newest where several have it; None where a shape of this size stands for it.
 
     Raises:
         PlanError: the family has several models and the size is not given, or none of this size
@@ -640,6 +661,7 @@ def _choose_member(family: Said, size: Said | None) -> Said | None:
         return Said(known or names[0], family.place, why)
     spelt = [one for one in names if f"-{size.value.lower()}" in f"{one}-"]
     near = spelt or [one for one in names if _is_near(_find_sizes(one)[0], size.value)]
+    near = [one for one in near if not experts or len({*_find_sizes(one)}) > 1]
     if not near and family.value not in _load_phrases()["other_families"].split():
         return None
     if not near:
@@ -729,9 +751,11 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     keys, family = [key for key in said if key.startswith("shape.")], said.get("family")
     if keys and family and family.value in _load_phrases()["plain_families"].split():
         del said["family"]
-    if not keys or (
-        keys == ["shape.layers"] and {*NAMED, "experts", "active"} & {*said} == {"size"}
-    ):
+    named = {*NAMED, "experts", "active"} & {*said}
+    if not keys or ("shape.hidden" not in keys and named):
+        for key in keys if named != {"size"} else {*keys} - {"shape.layers"}:
+            note = f"{key.removeprefix('shape.')} {said[key].value}: not used beside a model's name"
+            _add_note(said, said.pop(key).place, note)
         return None
     given = {key: said.pop(key) for key in keys}
     place = next(iter(given.values())).place
@@ -793,7 +817,18 @@ def _choose_experts(size: Said, active: Said | None) -> Said:
             why += f", with {layers} layers and {experts} experts"
             like = {"extends": name, "layers": layers, "moe": {"experts": experts}}
             return Said(like, size.place, why)
-    raise _ask_for("experts", size.place)
+    shape = _choose_shape(active, {}) if active else None
+    if shape is None or "parameters" in shape.value:
+        raise _ask_for("experts", size.place)
+    like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
+    model = source.load(dict(like), kind="model").data
+    inside = (
+        model["layers"] * model["hidden"] * model["mlp"].get("intermediate", 4 * model["hidden"])
+    )
+    experts = round(float(1 + (wanted - used) / (inside * (3 if model["mlp"].get("gated") else 2))))
+    why = f"{shape.why}, its feed-forward {experts} times as experts, one for each token"
+    like |= {"layers": model["layers"], "moe": {"experts": experts, "top_k": 1}}
+    return Said(like, size.place, why)
 
 
 def _choose_device(said: dict[str, Said]) -> None:
@@ -807,16 +842,13 @@ def _choose_device(said: dict[str, Said]) -> None:
     kinds = source.preset_names("accelerator") if name else _load_phrases()["cards"].split()
     if name:
         kinds = [kind for kind in kinds if _name_family(kind) == _name_family(name.value)]
-    if absent := name if memory and name and name.why else None:  # what is built in has as much
-        kinds = [absent.value, *_load_phrases()["cards"].split()]
 
-    def has_memory(kind: str, amount: Said) -> bool:
+    def has_memory(kind: str, amount: Said, limit: str = "near") -> bool:
         own = source.load({"extends": kind}, kind="accelerator").get("memory")
-        same = kind == name.value and not absent if name else False  # `4x3090, 96 GB` of all
-        counts = (1, many.value) if same and many else (1,)
-        each = [f"{plain_text(Fraction(amount.value) / count)} GB" for count in counts]
-        more = bool(absent) and units.parse(own, "bytes") > units.parse(each[0], "bytes")
-        return more or any(_is_near(own, one, "bytes") for one in each)
+        same = name and not name.why and kind == name.value and limit == "near"
+        every = many.value if many and same else 1  # `4x3090, 96 GB` of all
+        each = (plain_text(Fraction(amount.value) / count) for count in (1, every))
+        return any(_is_near(own, f"{one} GB", "bytes", limit) for one in each)
 
     if ram and (memory or (name and not any(has_memory(kind, ram) for kind in kinds))):
         _add_note(said, ram.place, f"{ram.value} GB of the host's memory: not used")
@@ -829,8 +861,10 @@ def _choose_device(said: dict[str, Said]) -> None:
             if variant is None or variant.value in kind.split("-")
             if memory is None or has_memory(kind, memory)
         ]
-        if name and not absent:
+        if name:
             fitting.sort(key=lambda one: "sxm" not in one)  # the usual form, where there is one
+        if name and memory and not fitting and has_memory(name.value, memory, "memory"):
+            said["own memory"], fitting = memory, [name.value]
         if not fitting or (variant and not name):
             raise _ask_for("memory" if memory else "variant", about.place, about.value)
         if name is None:
@@ -838,8 +872,7 @@ def _choose_device(said: dict[str, Said]) -> None:
             why += f", as are {', '.join(fitting[1:])}" if fitting[1:] else ""
             said["cluster.accelerator"] = Said(fitting[0], about.place, why)
         elif name.value not in fitting:
-            why = f"{name.why} with {about.value} GB" if absent else ""
-            said["cluster.accelerator"] = name._replace(value=fitting[0], why=why)
+            said["cluster.accelerator"] = name._replace(value=fitting[0])
     elif name is None and "cluster.devices" in said and "cluster" not in said:
         _add_assumptions(said, "cluster.accelerator")
     kind = said.get("cluster.accelerator")
@@ -956,10 +989,9 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         if bool(counted) == (whole < limits["tokens"]):
             raise _ask_for("batch", batch.place, exact_text(whole))
         said["batch_tokens" if counted else BATCH] = batch._replace(value=whole)
-        if not counted and (steps := said.get("training.gradient_accumulation")):
-            if "cluster.devices" in said and whole >= steps.value * said["cluster.devices"].value:
-                raise _ask_for("share", batch.place, whole)
-            said["training.micro_batch"] = said.pop(BATCH)  # less than a sequence for each
+        if not counted and "training.gradient_accumulation" in said:
+            why = f"{ASSUMED}a batch beside accumulation is that of each device"
+            said["training.micro_batch"] = said.pop(BATCH)._replace(why=why)
     if step := said.pop("batch_tokens", None):
         if step.value < _load_phrases()["limits"]["tokens"]:
             raise _ask_for("batch", step.place, exact_text(step.value))
@@ -1060,7 +1092,8 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         return
     if listed and cloud is None:
         why = ASSUMED + "nobody states a price; the first that is listed"
-        said["cluster.provider"] = Said(listed[0]["provider"], Place(TEXT), why)
+        key = "price" if "deadline" in said and "largest-model" in asked else "provider"
+        said[f"cluster.{key}"] = Said(listed[0][key], Place(TEXT), why)
     elif "time" not in asked and (cloud or "cost" in asked or "training.tokens" not in said):
         place = cloud.place if cloud else Place(TEXT)
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
@@ -1169,23 +1202,26 @@ def _replicate_whole(said: dict[str, Said]) -> None:
             raise _ask_for("devices")
         seen = {"count": 1, "devices": said["cluster.devices"].value, "period": period.value}
         said["cluster.failures"] = period._replace(value=seen)
-    if (bare := said.pop("no link", None)) and (kind := said.get("cluster.accelerator")):
-        link = source.load({"extends": kind.value}, kind="accelerator").get("host_link")
-        slow = {"extends": kind.value, "link": {**link, "topology": "host"}} if link else kind.value
-        why = f"{ASSUMED}devices of a node exchange over {link['name']}" if link else ""
-        said["cluster.accelerator"] = bare._replace(value=slow, why=why)
-
-
-def _assume_tokens(said: dict[str, Said], about: str) -> None:
-    """Assume a compute-optimal number of tokens for what depends on it.
-
-    Raises:
-        PlanError: the model's size is not known.
-    """
-    if (count := _count_parameters(said)) is None:
-        raise _ask_for("tokens", None, about)
-    many, why = _load_phrases()["assumptions"]["training.tokens"]
-    said["training.tokens"] = Said(many * count, Place(TEXT), ASSUMED + why)
+    bare, memory = said.pop("no link", None), said.pop("own memory", None)
+    if (kind := said.get("cluster.accelerator")) and (bare or memory):
+        known = source.load({"extends": kind.value}, kind="accelerator")
+        changed, why = {"extends": kind.value}, kind.why and f"; {kind.why.removeprefix(ASSUMED)}"
+        if bare and (link := known.get("host_link")):
+            changed |= {"link": {**link, "topology": "host"}}
+            why += f"; devices of a node exchange over {link['name']}"
+        if memory:
+            own, usable = (
+                known.get(key) or known.get("memory") for key in ("memory", "memory_usable")
+            )
+            share = units.parse(usable, "MiB") / units.parse(own, "MiB")
+            changed |= {"memory": f"{memory.value} GB"}
+            changed |= {
+                "memory_usable": f"{round(share * units.parse(changed['memory'], 'MiB'))} MiB"
+            }
+            why += f"; {kind.value} with {memory.value} GB in place of its own"
+        said["cluster.accelerator"] = kind._replace(
+            value=changed if why else kind.value, why=f"{ASSUMED}{why[2:]}" if why else kind.why
+        )
 
 
 def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained: bool) -> None:
@@ -1230,7 +1266,10 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     if depends and not tokens and "tokens-by-deadline" not in asked:
         if not trained:
             raise _ask_for("tokens", None, "fine-tuning")
-        _assume_tokens(said, names[0] if names else asked[0])
+        if (count := _count_parameters(said)) is None:
+            raise _ask_for("tokens", None, names[0] if names else asked[0])
+        many, why = _load_phrases()["assumptions"]["training.tokens"]
+        said["training.tokens"] = Said(many * count, Place(TEXT), ASSUMED + why)
         tokens = True
     questions: list[Any] = []
     for name in names:
@@ -1340,7 +1379,7 @@ def _list_splits(text: str) -> tuple[list[Piece], ...]:
     costs: dict[int, Cost] = {len(text): (0, 0, 0)}
     best: dict[int, list[Piece]] = {}
     for at in sorted(options, reverse=True):
-        sums = [_add_costs(piece.cost, costs[piece.end]) for piece in options[at]]
+        sums = [tuple(map(sum, zip(one.cost, costs[one.end], strict=True))) for one in options[at]]
         costs[at] = min(sums)
         pairs = zip(options[at], sums, strict=True)
         best[at] = [piece for piece, cost in pairs if cost == costs[at]]
@@ -1355,17 +1394,12 @@ def _list_splits(text: str) -> tuple[list[Piece], ...]:
     return tuple(splits)
 
 
-def _add_costs(one: Cost, other: Cost) -> Cost:
-    """Add two costs."""
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
-
-
 def _join_unknown(text: str, pieces: Iterable[Piece]) -> list[Piece]:
     """Join pieces in a row that are not understood, and drop what is between pieces."""
     joined: list[Piece] = []
     for piece in pieces:
         before = joined[-1] if joined and joined[-1].values is None else None
-        if before and piece.values is None and not text[before.end : piece.begin].strip():
+        if before and piece.values is None and not text[before.end : piece.begin].strip(" \t-"):
             joined[-1] = before._replace(end=piece.end)
             continue
         if piece.values is None or piece.values:
@@ -1447,13 +1481,7 @@ def _collect_words() -> list[str]:
     pool = [name for kind in kinds for name in source.preset_names(kind)]
     pool += [word for kind in kinds for _, also in aliases.iter_aliases(kind) for word in also]
     pool += _load_phrases()["spelled families"].split()
-    return [*pool, *_index_keys(), *aliases.on_the_hub(), *_list_corrected()]
-
-
-@cache
-def _list_corrected() -> frozenset[str]:
-    """List the technical words of which misspellings are corrected."""
-    return frozenset(_load_phrases()["spelled"].split())
+    return [*pool, *_index_keys(), *aliases.on_the_hub(), *_load_phrases()["spelled"].split()]
 
 
 @cache
@@ -1632,8 +1660,12 @@ def _parse_slot(name: str, text: str) -> Any:
         return f"{days + 365 * (days < 0)} days" if last and all(first) else None
     if not re.search(r"\d", text):
         numbers_of, words = _load_phrases()["words"], re.findall("[a-z]+", text)
-        number = next((numbers_of[word] for word in words if word in numbers_of), 1)
-        text = f"{number} {'' if {words[-1]} & {*numbers_of, 'single', 'an', 'a'} else words[-1]}"
+        total = 0
+        for part in (numbers_of[word] for word in words if word in numbers_of):
+            total += part if part < 100 else max(1, total % 1000) * part - total % 1000
+        text = (
+            f"{total or 1} {'' if {words[-1]} & {*numbers_of, 'single', 'an', 'a'} else words[-1]}"
+        )
     if name == "time":
         return " ".join(re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups())  # type: ignore[union-attr]
     if name == "percent":
@@ -1684,6 +1716,8 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     absent = {aliases.to_letters(str(n)): v for n, v in _load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in _list_families()}
     device = {"device": {**absent, **ship["device"]}, "absent": absent}
+    sets = {aliases.to_letters(name): str(n) for name, n in _load_phrases()["data sets"].items()}
+    ship |= {"dataset": sets}
     return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
 

@@ -88,6 +88,20 @@ def test_shapes_have_the_sizes_that_the_table_gives() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "total", "active"),
+    [("8x3B moe", 18e9, 5.3e9), ("1.8T-A280B moe", 1.8e12, 280e9), ("671B-A37B", 671e9, 37e9)],
+)
+def test_experts_have_about_the_sizes_that_are_said(
+    words: str, total: float, active: float
+) -> None:
+    """Of 8x3B the attention is shared, as of Mixtral 8x7B, which has 47B and not 56B."""
+    document = quick.parse_quick(f"{words} on 1024 h100 seq 1024")
+    result = planner.load({**document.plain(), "parallelism": {}}).evaluate()
+    assert result["parameters.total"].value == pytest.approx(total, rel=0.1)
+    assert result["parameters.active"].value == pytest.approx(active, rel=0.1)
+
+
+@pytest.mark.parametrize(
     "size", [*("13M", "51M", "150M", "1B", "5B", "20B", "50B", "100B", "250B", "700B")]
 )
 def test_a_shape_with_other_layers_has_about_the_size_that_is_said(size: str) -> None:
@@ -113,8 +127,13 @@ def test_memory_of_the_host_chooses_no_device(words: str) -> None:
 def test_what_stands_for_a_device_has_its_memory(amount: int) -> None:
     for name in quick._load_phrases()["absent"]:
         for line in (f"llama3-8b on a {name} {amount}GB", f"llama3-8b on 4 x {name} {amount}GB"):
-            kind = lookup(quick.parse_quick(line).plain(), "cluster.accelerator")
-            own = source.load({"extends": kind}, kind="accelerator").get("memory")
+            try:
+                kind = lookup(quick.parse_quick(line).plain(), "cluster.accelerator")
+            except PlanError as error:  # an amount that is none of such a card
+                assert f"{amount} GB of what?" in str(error)
+                continue
+            like = kind if isinstance(kind, dict) else {"extends": kind}
+            own = source.load(like, kind="accelerator").get("memory")
             assert units.parse(own, "bytes") >= 0.95 * amount * 10**9, line
 
 
