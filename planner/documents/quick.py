@@ -1210,14 +1210,10 @@ def _replicate_whole(said: dict[str, Said]) -> None:
             changed |= {"link": {**link, "topology": "host"}}
             why += f"; devices of a node exchange over {link['name']}"
         if memory:
-            own, usable = (
-                known.get(key) or known.get("memory") for key in ("memory", "memory_usable")
-            )
-            share = units.parse(usable, "MiB") / units.parse(own, "MiB")
-            changed |= {"memory": f"{memory.value} GB"}
-            changed |= {
-                "memory_usable": f"{round(share * units.parse(changed['memory'], 'MiB'))} MiB"
-            }
+            own, size = known.get("memory"), f"{memory.value} GB"
+            share = units.parse(known.get("memory_usable") or own, "MiB") / units.parse(own, "MiB")
+            usable = round(share * units.parse(size, "MiB"))
+            changed |= {"memory": size, "memory_usable": f"{usable} MiB"}
             why += f"; {kind.value} with {memory.value} GB in place of its own"
         said["cluster.accelerator"] = kind._replace(
             value=changed if why else kind.value, why=f"{ASSUMED}{why[2:]}" if why else kind.why
