@@ -255,6 +255,7 @@ def test_no_document_leaves_the_root(
     assert "outside the folder of --root" in said.err or "unknown" in said.err, said.err
 
 
+@pytest.mark.slow
 def test_no_argument_leaves_the_root(bound: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, secret = str(bound / "plan.yaml"), str(bound / "link.yaml")
     (bound / "report.json").symlink_to("../secret.json")

@@ -151,6 +151,7 @@ def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_a_fault() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

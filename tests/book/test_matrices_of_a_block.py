@@ -144,6 +144,7 @@ def test_the_scripts_of_eleutherai_count_as_many_matrices(linears: int) -> None:
             "model": {**document, "vocab": 512},
             "cluster": {"accelerator": "h100", "devices": 8},
             "training": {"tokens": "1B", "sequence_length": 128, "global_batch": 64},
+            "parallelism": {},
         }
     ).evaluate()
     matrices = [entry for entry in made.list_entries("component") if entry.parent.name == "mlp"]

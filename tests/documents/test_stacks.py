@@ -18,7 +18,8 @@ RELEASES = [
 
 
 def _load(stack: str, **keys: object) -> Plan:
-    plan = {"model": "llama3-8b", "cluster": "8 x h100", "training": {**RUN, "stack": stack}}
+    training = {**RUN, "stack": stack}
+    plan = {"model": "llama3-8b", "cluster": "8 x h100", "training": training, "parallelism": {}}
     return loading.load(plan, {key.replace("__", "."): value for key, value in keys.items()})
 
 
