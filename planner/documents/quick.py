@@ -505,6 +505,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_note(said, mfu.place, f"utilisation {mfu.value}: not used; no run reaches it as MFU")
         del said["time.mfu"], said["time.use"]
     if sized and spent:
+        for key in {"deadline", "budget", "money", "hours"} & said.keys():
+            _add_note(said, said[key].place, f"{said.pop(key).value}: not used beside FLOP")
         said["questions"] = spent._replace(value=[{"compute-optimal": f"{spent.value} FLOP"}])
     elif spent:
         raise _ask_for("flop", spent.place, spent.value)
