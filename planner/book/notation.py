@@ -208,6 +208,7 @@ k_c = bytes_of("k_c", "bytes of a weight's copy in the compute format", "trainin
 k_red = bytes_of("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
 k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
 k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
+k_z = bytes_of("k_z", "bytes of a logit in the loss", "training.bytes.logit")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
 k_comb = bytes_of(
     "k_comb", "bytes of a value on its way back from an expert", "training.bytes.combine"

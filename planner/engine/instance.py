@@ -65,6 +65,7 @@ def build(plan: Plan) -> Case:
         "trained": tuple(sorted(adapters.trained)),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
+        "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
     lawful = settings["training.mode"] == "train" and not settings["lora"]

@@ -44,8 +44,6 @@ WIDTHS, ROWS = (
 OF_KEYS = (
     "key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads",
 )  # fmt: skip
-#: Words for the bytes of an element: of an activation, or of the input of a product.
-SIZES = ("activation", "input")
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
 RANKS = {"none": ONE, "tensor": notation.t, "sequence": notation.t, "expert tensor": notation.t_e}
 
@@ -82,6 +80,13 @@ def list_tensors(
     # A product keeps its input in its format, but for products that stay in 16 bit.
     cast = is_narrow(chosen["precision"]) and not block.values.get(WIDE)
     cast = cast and (block.kind != "norm" or block.values["cast"])
+    # Words for the bytes of an element.
+    sizes = {
+        "activation": notation.k_a,
+        "input": notation.k_x if cast else notation.k_a,
+        "logit": notation.k_z,
+        "matrix": notation.k_c if settings["parallelism.zero"] == 3 else notation.k_w,
+    }
     kinds = [block.kind]
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
@@ -116,7 +121,7 @@ def list_tensors(
             "selective" if again else "no",
             ROWS[line.get("rows", "tokens")],
             line["times"] * width if line.get("times", 1) > 1 else width,
-            notation.k_x if cast and size == "input" else notation.k_a if size in SIZES else size,
+            sizes.get(size, size),
             RANKS[split],
         )
 
@@ -142,6 +147,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
         "loss": settings["training.loss"],
+        "shifted": settings["training.shifted_logits"],
+        "casts_logits": settings["casts_logits"],
         "recompute": settings["training.recompute"],
         "precision": settings["training.precision"],
         "sequence": settings["parallelism.sequence"],

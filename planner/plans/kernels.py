@@ -65,6 +65,7 @@ def fill_kernels(draft: Draft) -> None:
     sizes = training["bytes"]
     if draft.get("training.lora") is not None:  # also where a move adds adapters
         draft.default("training.lora.dropout", 0, "none")
+    draft.default("training.bytes.logit", 4, "the loss is computed in fp32")
     draft.default("training.bytes.cache", recipe["activation"], "as an activation")
     for key in ("dispatch", "combine"):
         draft.default(f"training.bytes.{key}", sizes["activation"], "as an activation")

@@ -60,6 +60,18 @@ tokens = Quantity(
     stacked=True,
 ).equals(s * b / c, "b sequences of s tokens, of which each context-parallel rank has its part.")
 
+fused_rows = Quantity(
+    "layout.fused_rows",
+    "n_row",
+    "rows of logits that a fused loss works on at a time",
+    unit="tokens",
+    source="Liger-Kernel 0.5.10, src/liger_kernel/ops/fused_linear_cross_entropy.py",
+).equals(
+    minimum(tokens, maximum(1, 2 ** ceil(log2(2 * ceil(tokens / ceil(vocabulary / h)) - 1)) / 2)),
+    "As many logits as the input has elements, in rows whose number is the next power of two: half "
+    "of the one next to an odd number, whose logarithm is never rounded to a whole one.",
+)
+
 routed = estimate(
     "layout.routed",
     "n_rou",
