@@ -248,3 +248,18 @@ KEPT = json.loads(Path("tests/data/adapters_kept.json").read_text("utf-8"))["cas
 @pytest.mark.parametrize("case", KEPT)
 def test_a_layer_keeps_what_pytorch_keeps_of_it(case: dict[str, Any]) -> None:
     assert evaluated(case["plan"]).value("memory.activations.layer") == case["bytes"]
+
+
+def hold_loss(training: dict[str, Any], vocab: int) -> Fraction:
+    """What head and loss hold at their peak, and the embedding's activations, of 64 tokens."""
+    shape = {"hidden": 32, "layers": 1, "max_sequence": 64, "mlp": {"intermediate": 64}}
+    model = {**shape, "vocab": vocab, "attention": {"heads": 2}}
+    own = {"sequence_length": 64, "micro_batch": 1, "global_batch": 1, "recompute": "none"}
+    e = evaluated({"model": model, "cluster": "1 x h100", "training": {**own, **training}})
+    return on_stage(e, "memory.activations.stage") + on_stage(e, "memory.buffers.loss")
+
+
+@pytest.mark.parametrize(("bytes_each", "training"), read_data("book")["logits_held"])
+def test_a_loss_holds_what_pytorch_holds(bytes_each: float, training: dict[str, Any]) -> None:
+    more = hold_loss(training, 8192) - hold_loss(training, 4096)
+    assert more == 64 * 4096 * bytes_each

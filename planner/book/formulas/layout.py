@@ -65,7 +65,9 @@ fused_rows = Quantity(
     "n_row",
     "rows of logits that a fused loss works on at a time",
     unit="tokens",
-    source="Liger-Kernel 0.5.10, src/liger_kernel/ops/fused_linear_cross_entropy.py",
+)
+fused_rows.by(
+    "Liger-Kernel 0.5.10, src/liger_kernel/ops/fused_linear_cross_entropy.py", training_loss="fused"
 ).equals(
     minimum(tokens, maximum(1, 2 ** ceil(log2(2 * ceil(tokens / ceil(vocabulary / h)) - 1)) / 2)),
     "As many logits as the input has elements, in rows whose number is the next power of two: half "
