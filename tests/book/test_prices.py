@@ -12,7 +12,7 @@ from planner.base import units
 from planner.documents import source
 from planner.questions.loading import load
 from planner.questions.solve.priced_devices import list_offers
-from tests.conftest import leave_to_night, read_data
+from tests.conftest import read_data
 from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.
@@ -24,6 +24,7 @@ PLAN: dict[str, Any] = {
     "model": "gpt2-small",
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "coreweave"},
     "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+    "parallelism": {},
     "time": {"mfu": 0.25, "use": "assumed"},
 }
 
@@ -52,8 +53,7 @@ def test_every_price_has_a_date_and_a_page(name: str) -> None:
     assert len({(row["provider"], row["kind"]) for row in rows}) == len(rows)
 
 
-@pytest.mark.slow(every=3)
-@pytest.mark.parametrize("name", leave_to_night(CLUSTERS, CLUSTERS[::4]))
+@pytest.mark.parametrize("name", CLUSTERS)
 def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     data = document("cluster", name)
     asked = {"cluster": name, "cluster.devices": data.get("devices_per_node", 8)}
@@ -67,7 +67,6 @@ def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     assert found == rows.get((reference.reference, data.get("provider")))
 
 
-@pytest.mark.slow
 def test_another_device_has_another_price_or_none() -> None:
     assert hourly(PLAN) == Fraction(4924, 800)
     b200 = {"cluster.accelerator": "b200-sxm-192gb"}
@@ -83,7 +82,6 @@ def test_a_device_does_not_inherit_the_price_of_its_kin(child: str) -> None:
     assert "prices" not in document("accelerator", child)
 
 
-@pytest.mark.slow
 def test_the_plans_own_price_is_its_word() -> None:
     own = {"cluster.price": "2 USD/h"}
     assert hourly(PLAN, **own) == 2
