@@ -56,17 +56,21 @@ def evaluation(
 
 def lengths(model: str) -> Sequence[int]:
     """4k, 64k, 128k and the longest, as far as positions are not a table of fewer."""
-    document = loading.load({"model": model, "cluster": CLUSTER, "training": {}})
+    document = loading.load({**PLAIN, "model": model})
     longest = document.get("model.max_sequence")
     table = document.get("model.positions") == "learned"
     found = {4096, 65536, 131072, longest or 4096}
     return sorted(found if not table else {min(each, longest) for each in found})
 
 
-CLUSTER = {"accelerator": "h100-sxm-80gb", "devices": 64}
+#: Of which no layout is searched.
+PLAIN = {
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+    "training": {},
+    "parallelism": {},
+}
 
 
-@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("model", leave_to_night(MODELS, QUICK))
 def test_no_utilisation_is_above_one(model: str) -> None:
     """MFU is absent where the convention counts a masked half that nobody performs."""
@@ -208,7 +212,7 @@ def test_wider_windows_never_take_less_time_and_the_widest_is_none() -> None:
 @pytest.mark.parametrize("model", SPARSE)
 def test_what_an_indexer_picks_moves_time_flops_and_memory(model: str) -> None:
     """Of each shipped sparse model, with a fourth of the keys and with all."""
-    document = loading.load({"model": model, "cluster": CLUSTER, "training": {}})
+    document = loading.load({**PLAIN, "model": model})
     kinds = document.document.data["model"].get("kinds") or {}
     names = [n for n, kind in kinds.items() if (kind or {}).get("attention", {}).get("index_top_k")]
     paths = [f"kinds.{name}.attention" for name in names] or ["attention"]
