@@ -21,6 +21,7 @@ from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
+from planner.report import facts
 from planner.report.layout import DAYS, GROUP_LOOKS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster
@@ -224,6 +225,8 @@ class Overview(Record):
                 (f" of {gib(result[CAPACITY].value)} GiB per device ", False),
                 (f"({gib(also.value)} {why}). ", False),
             ]
+            if simulated := facts.describe_allocator(result, facts.MOST_ALIVE):
+                pieces.append((f"{headline(simulated)}. ", False))
         runs = self._describe_run()
         if runs:
             pieces += runs

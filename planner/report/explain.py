@@ -17,8 +17,7 @@ from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import InputRow, describe_inputs
-from planner.report.facts import brief, format_interval, left_open
-from planner.results.allocator import run_allocator
+from planner.report.facts import brief, describe_allocator, format_interval, left_open
 from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
@@ -257,16 +256,7 @@ def _format_formula(quantity: Quantity) -> list[str]:
 
 def _describe_run(quantity: Quantity) -> str:
     """Describe the simulated allocator beside reserved memory; empty for other quantities."""
-    result, needed = quantity.result, ("memory.stage", "memory.headroom")
-    if quantity.id != "memory.reserved" or any(one not in result for one in needed):
-        return ""
-    room = float(result["memory.headroom"].number + quantity.number)
-    allocator, failed = run_allocator(result, room)
-    free = max((pool.blocks[-1][0] for pool in allocator.pools.values() if pool.blocks), default=0)
-    sizes = allocator.most_reserved, free, failed.bytes if failed else 0
-    most, largest, size = (numbers.text(one, "bytes") for one in sizes)
-    fails = f"; the request that fails: {failed.title} ({failed.born}), {size}" if failed else ""
-    return f"simulated allocator: {most} reserved; largest free block {largest}{fails}"
+    return describe_allocator(quantity.result) if quantity.id == "memory.reserved" else ""
 
 
 def _list_equations(quantity: Quantity, steps: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from planner.base import numbers
@@ -9,7 +10,12 @@ from planner.plans.document import Plan
 from planner.plans.hardware import FORMATS, PEAKS
 from planner.report.layout import BETWEEN, STEP
 from planner.results import intervals
+from planner.results.allocations import count_alive
+from planner.results.allocator import run_allocator
 from planner.results.result import Quantity, Result
+
+#: Layers' activations alive at once up to which reports run the allocator: some 0.2 s.
+MOST_ALIVE = 500
 
 
 def brief(quantity: Quantity, estimate: bool | None = None) -> str:
@@ -28,6 +34,24 @@ def format_interval(quantity: Quantity) -> str:
     return (
         f"{text} ({numbers.between(map(quantity.declared.text, quantity.interval), text, ' to ')})"
     )
+
+
+def describe_allocator(result: Result, most: float = inf) -> str:
+    """Describe two simulated steps of PyTorch's allocator: what it reserves beside the formula's
+    value, its largest free block, and the request that fails. Empty if memory is unknown, or if
+    more than ``most`` layers' activations are alive at once, as the simulation takes too long."""
+    reserved, free = result.get("memory.reserved"), result.get("memory.headroom")
+    if reserved is None or free is None or "memory.stage" not in result:
+        return ""
+    if most < inf and count_alive(result) > most:
+        return ""
+    allocator, failed = run_allocator(result, float(free.number + reserved.number))
+    blocks = (pool.blocks[-1][0] for pool in allocator.pools.values() if pool.blocks)
+    sizes = allocator.most_reserved, max(blocks, default=0), failed.bytes if failed else 0
+    held, largest, size = (numbers.text(one, "bytes") for one in sizes)
+    fails = f"; the request that fails: {failed.title} ({failed.born}), {size}" if failed else ""
+    formula = f"{reserved.text()} by the formula"
+    return f"simulated allocator: {held} reserved ({formula}); largest free block {largest}{fails}"
 
 
 def left_open(result: Result, base: str = "") -> str:

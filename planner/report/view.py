@@ -71,6 +71,7 @@ class SectionView(Record):
         told: its head in pieces, each with whether it is a number.
         sums, tables, compared, digits: its tables.
         absent: quantities without a value, each with the reason.
+        note: a sentence below its head; of memory, what the simulated allocator reserves.
         moments, roofline, timeline: its figures.
     """
 
@@ -83,6 +84,7 @@ class SectionView(Record):
     compared: Table | None
     digits: Table | None
     absent: list[Link]
+    note: str
     moments: pictures.MemoryFigure | None
     roofline: Roofline | None
     timeline: timeline.StepView | None
@@ -300,10 +302,16 @@ class ReportView(Record):
             compared=_compare_ratios(compared) if compared else None,
             digits=Table("", head, digits, looks=["", "n", "n"]) if digits else None,
             absent=absent,
+            note=self._describe_allocator() if section.id == "memory" else "",
             moments=pictures.plot_memory(self._result) if section.id == "memory" else None,
             roofline=pictures.kernels(self._result) if section.id == "time" else None,
             timeline=timeline.build_step_view(self._result) if section.id == "time" else None,
         )
+
+    def _describe_allocator(self) -> str:
+        """Describe the simulated allocator as a sentence; empty where it takes too long."""
+        words = facts.describe_allocator(self._result, facts.MOST_ALIVE)
+        return f"{headline(words)}." if words else ""
 
     def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
         """Return the head of a closed section: some of its numbers, each with a label."""

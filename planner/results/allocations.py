@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
+from planner.book import notation
 from planner.engine.evaluate import Entry, Evaluation
 from planner.engine.graph import LEAVES
 from planner.engine.run import pick_operands
@@ -93,6 +94,13 @@ def find_fullest(result: Result) -> Entry:
     if absent is not None:
         raise PlanError(Fault(f"allocations cannot be listed: {absent}"))
     return max(result.list_entries("stage"), key=lambda one: value("memory.peak", {"stage": one}))
+
+
+def count_alive(result: Result) -> Fraction:
+    """Count the layers times micro-batches whose activations the fullest stage keeps at once."""
+    stage, pairs = find_fullest(result), result.evaluation.case.pair_values
+    parts = result.list_entries("part")
+    return sum((Fraction(pairs[notation.in_flight, stage, part]) for part in parts), Fraction())
 
 
 def list_lifetimes(

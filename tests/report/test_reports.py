@@ -395,6 +395,16 @@ def test_a_column_has_one_unit() -> None:
     assert numbers.text(Fraction(1, 3), style="share") == "33.3 %"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("capacity", "fails"), [(51.1, False), (50.7, True)])
+def test_a_tight_plan_tells_what_the_simulated_allocator_does(capacity: float, fails: bool) -> None:
+    result = evaluate(LLAMA, {"cluster.accelerator.memory_usable": f"{capacity} GiB"})
+    answer, section = answer_of(result), view_of(result).sections[0]
+    assert (answer.status, section.id) == ("tight", "memory")
+    assert section.note in answer.text and f"({result['memory.reserved'].text()} by" in section.note
+    assert ("request that fails" in section.note) == fails
+
+
 # -- terminal and files -------------------------------------------------------------------------
 
 
