@@ -25,6 +25,7 @@ from planner.report import facts
 from planner.report.layout import DAYS, GROUP_LOOKS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster
+from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
 from planner.results.verdict import VERDICTS
 
@@ -314,6 +315,8 @@ class Overview(Record):
         ]
         if divided:
             pieces.append(("", ", ".join(divided), ""))
+        if self._assumes_even_routing():
+            pieces.append(("", "balanced routing", " assumed"))
         if not self._serves:
             pieces.append(("ZeRO-", str(get("parallelism.zero")), ""))
             pieces.append(("micro-batch ", str(get("training.micro_batch")), ""))
@@ -328,6 +331,14 @@ class Overview(Record):
                 pieces.append(("", "both ends counted as layers", ""))
         pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]
+
+    def _assumes_even_routing(self) -> bool:
+        """Return whether experts are divided, no row is dropped, and the plan does not state how
+        unevenly they are loaded."""
+        plan = self._result.plan
+        divided, rows = plan.get("parallelism.expert") or 1, plan.get("model.moe") or {}
+        stated = find_origin(plan, "training.expert_imbalance")[0] != "default"
+        return divided > 1 and rows.get("capacity_factor") is None and not stated
 
     @computed_field
     def found(self) -> str:

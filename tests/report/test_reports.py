@@ -405,6 +405,17 @@ def test_a_tight_plan_tells_what_the_simulated_allocator_does(capacity: float, f
     assert ("request that fails" in section.note) == fails
 
 
+@pytest.mark.parametrize(
+    ("stated", "assumed"),
+    [({}, True), ({"training.expert_imbalance": 1}, False), ({"parallelism.expert": 1}, False)],
+)
+def test_routing_that_no_plan_states_is_named_as_an_assumption(
+    stated: dict[str, Any], assumed: bool
+) -> None:
+    line = answer_of(evaluate("mixtral8x7b_h100x1024", stated)).plan_line
+    assert (("", "balanced routing", " assumed") in line) == assumed
+
+
 # -- terminal and files -------------------------------------------------------------------------
 
 
