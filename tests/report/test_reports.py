@@ -405,6 +405,7 @@ def test_a_tight_plan_tells_what_the_simulated_allocator_does(capacity: float, f
     assert ("request that fails" in section.note) == fails
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stated", "assumed"),
     [({}, True), ({"training.expert_imbalance": 1}, False), ({"parallelism.expert": 1}, False)],
