@@ -65,6 +65,7 @@ def build(plan: Plan) -> Case:
         "trained": tuple(sorted(adapters.trained)),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
+        "wide_stream": _widens_stream(plan),
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
@@ -85,6 +86,14 @@ def build(plan: Plan) -> Case:
         axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])
         axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
     return Case(bindings, settings, axes, pair_values, kinds, plan.book)
+
+
+def _widens_stream(plan: Plan) -> bool:
+    """Return whether embedding and norms, and so the residual stream, are wider than matmuls."""
+    if plan.get("training.lora") is not None:
+        return bool(plan.get("training.lora.prepared"))
+    whole = plan.settings["parallelism.zero"] < 3
+    return whole and plan.get("training.bytes.weight") > plan.get("training.bytes.compute")
 
 
 #: Certainty of a default, by the prefix of its reason.

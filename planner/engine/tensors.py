@@ -84,9 +84,12 @@ def list_tensors(
     sizes = {
         "activation": notation.k_a,
         "input": notation.k_x if cast else notation.k_a,
+        "stream": 4 if settings["wide_stream"] else notation.k_a,
         "logit": notation.k_z,
         "matrix": notation.k_c if settings["parallelism.zero"] == 3 else notation.k_w,
     }
+    # Projections of a prepared base give what they take, but attention casts it for its kernel.
+    given = "stream" if chosen["prepared"] and block.kind in ("mlp", "moe") else "activation"
     kinds = [block.kind]
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
@@ -106,7 +109,8 @@ def list_tensors(
     for line in lines:
         if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
             continue
-        size, beside = line.get("bytes", "activation"), line.get("beside")
+        beside = line.get("beside")
+        size = line.get("bytes", "activation" if beside else given)
         at_input = line["width"] == "projection input"
         width = beside.bindings[notation.n_in] if at_input else WIDTHS[line["width"]]
         split = line.get("split", "none")
@@ -155,6 +159,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "tensor": settings["parallelism.tensor"] > 1,
         "context": settings["parallelism.context"] > 1,
         "pipeline": settings["parallelism.pipeline"] > 1,
+        "prepared": lora and settings["training.lora.prepared"],
+        "wide_stream": settings["wide_stream"],
         "adapted": [c for c in components if c.settings["adapted"]],
         "held": lora and settings["training.reentrant"] and settings["parallelism.zero"] == 3,
         "adapters": kept if lora else "none",

@@ -18,6 +18,8 @@ from planner.plans import error_bands
 from planner.plans.document import Draft, merge_mappings
 
 Profile = Mapping[str, Any]
+#: Bases beside which PEFT makes norms, embedding and head fp32.
+PREPARED = ("int8", "nf4", "nf4-double")
 #: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
 WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
 WORKSPACE = "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB"
@@ -65,6 +67,10 @@ def fill_kernels(draft: Draft) -> None:
     sizes = training["bytes"]
     if draft.get("training.lora") is not None:  # also where a move adds adapters
         draft.default("training.lora.dropout", 0, "none")
+        prepared = draft.default("training.lora.prepared", False, "the base stays as it is")
+        if prepared and draft.get("training.lora.base") not in PREPARED:
+            wrong = f"a base in {draft.get('training.lora.base')} is not prepared"
+            draft.fault("training.lora.prepared", wrong, f"false, or base: {', '.join(PREPARED)}")
     draft.default("training.bytes.logit", 4, "the loss is computed in fp32")
     draft.default("training.bytes.cache", recipe["activation"], "as an activation")
     for key in ("dispatch", "combine"):

@@ -38,12 +38,23 @@ kept_layer.by(f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6", recompute="
     Sum(tensor, "tensor", moment="kept", recomputed="no"),
     "What belongs to a recomputed module (training.recompute_modules) is computed again.",
 )
+stream_bytes = in_bytes(
+    "memory.activations.stream_bytes",
+    "k_h",
+    "bytes of an element of the residual stream",
+    coefficient="bytes",
+)
+stream_bytes.where(wide_stream=False).equals(k_a, "As another activation.")
+stream_bytes.by(
+    "PyTorch autocast, which casts for matmuls alone; PEFT, prepare_model_for_kbit_training",
+    wide_stream=True,
+).equals(4, "Embedding and norms are fp32, and so are the sums of what they give.")
 _INPUT = "The layer's input only; the rest is computed again."
 kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
-    k_a * tokens * h / input_ranks, _INPUT
+    stream_bytes * tokens * h / input_ranks, _INPUT
 )
 kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
-    k_a
+    stream_bytes
     * tokens
     * h
     * (Sum(n_alt, "block", block="altup") + Sum(n_hyp, "block", block="hyper"))

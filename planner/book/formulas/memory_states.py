@@ -116,6 +116,13 @@ frozen_bytes.by(LORA, lora_base="bf16").equals(2, "Kept in bf16.")
 frozen_bytes.by("Dettmers et al. 2022 (arXiv 2208.07339)", lora_base="int8").equals(
     1, "One byte; the scale of a row is not counted."
 )
+frozen_bytes.by(
+    "Frantar et al. 2022 (arXiv 2210.17323); AutoGPTQ, qlinear_cuda.py; AutoAWQ, gemm.py",
+    lora_base="int4",
+).equals(
+    make_fraction(1, 2) + make_fraction(5, 2 * 128),
+    "Four bits, and a 16-bit scale and a 4-bit zero for each group of 128.",
+)
 frozen_bytes.by(QLORA, lora_base="nf4").equals(
     make_fraction(1, 2) + make_fraction(4, 64), "Four bits, and an fp32 scale for each block of 64."
 )
@@ -137,9 +144,12 @@ frozen.by(STILL, lora=False, fixed=True).equals(
 frozen.where(lora=True, hidden_matrix=True).equals(
     frozen_bytes * device_parameters, "The base in its own format."
 )
-frozen.where(lora=True, hidden_matrix=False).equals(
+frozen.where(lora=True, hidden_matrix=False, lora_prepared=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
+frozen.by(
+    "PEFT, prepare_model_for_kbit_training", lora=True, hidden_matrix=False, lora_prepared=True
+).equals(4 * device_parameters, "Embeddings, head and vectors are made fp32.")
 
 gathered_component = bytes_of_component(
     "memory.weights.gathered",
