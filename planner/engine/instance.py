@@ -93,7 +93,7 @@ def _widens_stream(plan: Plan) -> bool:
     if plan.get("training.lora") is not None:
         return bool(plan.get("training.lora.prepared"))
     whole = plan.settings["parallelism.zero"] < 3
-    return whole and plan.get("training.bytes.weight") > plan.get("training.bytes.compute")
+    return whole and bool(plan.get("training.bytes.weight") > plan.get("training.bytes.compute"))
 
 
 #: Certainty of a default, by the prefix of its reason.
