@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from planner.base import units
 from planner.base.errors import nearest
 from planner.base.units import Dimension, Exact
 from planner.book.expressions import Expression, Symbol, apply_operation, make_number
+from planner.book.quantity import BOOK, Notation
 
 LONGEST = 1000  # characters of a formula
 DEEPEST = 40  # parentheses in each other
@@ -368,6 +370,23 @@ def make_term(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -
         size,
         rational,
     )
+
+
+@cache
+def _map_symbols() -> Mapping[str, Notation]:
+    """Map the names of symbols to what the notation says of them."""
+    return {note.symbol.name: note for note in BOOK.notation.values()}
+
+
+def resolve_name(name: str, at: int) -> FormulaTerm:
+    """Return the term of a symbol or a quantity of the book, in formulas of our own tables.
+
+    Args:
+        name: of the symbol, or the id of the quantity.
+        at: where it stands in the formula.
+    """
+    found = _map_symbols().get(name) or BOOK.quantities[name]
+    return make_term(found.symbol, found.unit)
 
 
 def convert_unit(term: FormulaTerm, unit: str) -> Expression:

@@ -103,21 +103,6 @@ def _make_arg(row: dict[str, Any]) -> Argument:
 
 #: Options of every command.
 EVERYWHERE = tuple(_list_args(["everywhere"]))
-#: The commands by name, in the order in which help lists them.
-COMMANDS: dict[str, Command] = {}
-
-
-def add_cmd(name: str) -> Callable[[Handler], Handler]:
-    """Return a decorator that registers a function as the handler of a command of commands.yaml."""
-
-    def add(handler: Handler) -> Handler:
-        """Register the function; it stays callable by its own name."""
-        row = _ROWS["commands"][name]
-        arguments = tuple(_list_args(row.get("arguments", ())))
-        COMMANDS[name] = Command(row["help"], arguments, handler, tuple(row.get("examples", ())))
-        return handler
-
-    return add
 
 
 def report_crash(error: BaseException | None, debug: bool) -> int:
@@ -186,7 +171,6 @@ def _check_top(top: int | None) -> None:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
 
 
-@add_cmd("report")
 def _run_report(options: argparse.Namespace) -> int | str:
     """Print and write the report of a plan, or print the sizes of a model.
 
@@ -247,7 +231,6 @@ def _print_missed(questions: Any) -> bool:
     return bool(questions.missed)
 
 
-@add_cmd("quick")
 def _run_quick(options: argparse.Namespace) -> int | str:
     """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
@@ -367,7 +350,6 @@ def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:
     return study.read_study(file, overrides)
 
 
-@add_cmd("validate")
 def _run_validate(options: argparse.Namespace) -> int:
     """Validate every document, and report all faults at the end.
 
@@ -403,7 +385,6 @@ def _run_validate(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("explain")
 def _run_explain(options: argparse.Namespace) -> str:
     """Return the derivation of a quantity.
 
@@ -423,7 +404,6 @@ def _run_explain(options: argparse.Namespace) -> str:
     return explain(result, asked, depth, options.symbolic)
 
 
-@add_cmd("sensitivity")
 def _run_sensitivity(options: argparse.Namespace) -> str:
     """Return the sensitivity of a quantity."""
     from planner.questions import sensitivity
@@ -438,7 +418,6 @@ def _run_sensitivity(options: argparse.Namespace) -> str:
     return writer(found, options.top)
 
 
-@add_cmd("solve")
 def _run_solve(options: argparse.Namespace) -> int | str:
     """Answer an inverse question, and write the answer into a plan on request; exit with status 1
     where no value meets the limits.
@@ -473,7 +452,6 @@ def _run_solve(options: argparse.Namespace) -> int | str:
     return OK if answer.holds else FAILED
 
 
-@add_cmd("search")
 def _run_search(options: argparse.Namespace) -> int:
     """Rank the layouts of a plan, and write one into a plan on request; exit with status 1 where
     none fits.
@@ -520,7 +498,6 @@ def _run_search(options: argparse.Namespace) -> int:
     return OK if found.best else FAILED
 
 
-@add_cmd("sweep")
 def _run_sweep(options: argparse.Namespace) -> int:
     """Evaluate a study into a table and comparisons; exit with status 1 where no point is valid and
     within the limits.
@@ -582,7 +559,6 @@ def _hide_logs(debug: bool) -> Iterator[None]:
         logging.disable(level)
 
 
-@add_cmd("check")
 def _run_check(options: argparse.Namespace) -> int:
     """Evaluate the plans of reports again; exit with status 1 where a report drifted or a
     requirement is missed."""
@@ -600,7 +576,6 @@ def _run_check(options: argparse.Namespace) -> int:
     return FAILED if any(finding.drift or finding.missed for finding in findings) else OK
 
 
-@add_cmd("diff")
 def _run_diff(options: argparse.Namespace) -> int | str:
     """Compare two plans or results, or the plans of two revisions; exit with status 1 where a
     changed plan misses a requirement.
@@ -639,7 +614,6 @@ def _run_diff(options: argparse.Namespace) -> int | str:
     return write(found, options.all)
 
 
-@add_cmd("import")
 def _run_import(options: argparse.Namespace) -> int:
     """Write the document of an imported configuration, and remarks on it to standard error."""
     from planner.connect import imports
@@ -653,7 +627,6 @@ def _run_import(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("export")
 def _run_export(options: argparse.Namespace) -> int:
     """Write the launch configuration of a plan; exit with status 1 where the framework cannot run
     it."""
@@ -680,7 +653,6 @@ def _run_export(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("compare")
 def _run_compare(options: argparse.Namespace) -> int:
     """Compare a plan with a measured run, and write tables or reports.
 
@@ -721,7 +693,6 @@ def _run_compare(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("explain-oom")
 def _run_explain_oom(options: argparse.Namespace) -> str:
     """Return why a run of a plan ran out of memory.
 
@@ -735,7 +706,6 @@ def _run_explain_oom(options: argparse.Namespace) -> str:
     return explain_failure(_load_plan(options), options.text, options.snapshot, options.format)
 
 
-@add_cmd("measure")
 def _run_measure(options: argparse.Namespace) -> int:
     """Measure this machine."""
     from planner.cli.measure import run_measure
@@ -743,7 +713,6 @@ def _run_measure(options: argparse.Namespace) -> int:
     return run_measure(options)
 
 
-@add_cmd("calibrate")
 def _run_calibrate(options: argparse.Namespace) -> int:
     """Fit the rates of a cluster to logs."""
     from planner.cli.calibrate import run_calibrate
@@ -751,7 +720,6 @@ def _run_calibrate(options: argparse.Namespace) -> int:
     return run_calibrate(options)
 
 
-@add_cmd("list")
 def _run_list(options: argparse.Namespace) -> str:
     """Return the table of what is built in."""
     from planner.cli.listing import format_listing
@@ -759,7 +727,6 @@ def _run_list(options: argparse.Namespace) -> str:
     return format_listing(options.what)
 
 
-@add_cmd("tensor")
 def _run_tensor(options: argparse.Namespace) -> str:
     """Return the size of a tensor in each number format."""
     from planner.report import precisions
@@ -768,7 +735,6 @@ def _run_tensor(options: argparse.Namespace) -> str:
     return (precisions.tensor_json if options.format == "json" else precisions.tensor)(shape, found)
 
 
-@add_cmd("matmul")
 def _run_matmul(options: argparse.Namespace) -> str:
     """Return the analysis of one matmul."""
     from planner.report import matmul, precisions
@@ -779,7 +745,6 @@ def _run_matmul(options: argparse.Namespace) -> str:
     return (matmul.encode_matmul if options.format == "json" else matmul.format_matmul)(found)
 
 
-@add_cmd("schema")
 def _run_schema(options: argparse.Namespace) -> int:
     """Write the JSON Schema of a kind of document."""
     from planner.documents import schema_files
@@ -790,7 +755,6 @@ def _run_schema(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("serve")
 def _run_serve(options: argparse.Namespace) -> int:
     """Serve the page until the server is stopped."""
     with require_extra("serve", "serve"):
@@ -800,7 +764,6 @@ def _run_serve(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("site")
 def _run_site(options: argparse.Namespace) -> int:
     """Write the page as static files."""
     from planner.serve import site
@@ -809,7 +772,6 @@ def _run_site(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("mcp")
 def _run_mcp(options: argparse.Namespace) -> int:
     """Answer an assistant until its input ends."""
     with require_extra("mcp", "serve,mcp"):
@@ -818,9 +780,20 @@ def _run_mcp(options: argparse.Namespace) -> int:
     return OK
 
 
-@add_cmd("completion")
 def _run_completion(options: argparse.Namespace) -> str:
     """Return the completion script of a shell."""
     from planner.cli.completion import build_script
 
     return build_script(options.shell)
+
+
+#: The commands by name, in the order in which help lists them; ``_run_NAME`` above runs each.
+COMMANDS = {
+    name: Command(
+        row["help"],
+        tuple(_list_args(row.get("arguments", ()))),
+        globals()[f"_run_{name.replace('-', '_')}"],
+        tuple(row.get("examples", ())),
+    )
+    for name, row in _ROWS["commands"].items()
+}

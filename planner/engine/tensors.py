@@ -15,8 +15,8 @@ import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import resources
 from planner.book import notation
 from planner.book.expressions import make_number
-from planner.book.formula_text import FormulaTerm, make_term, parse_formula
-from planner.book.quantity import BOOK, agrees
+from planner.book.formula_text import parse_formula, resolve_name
+from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
 from planner.plans import kernels
 from planner.plans.document import Block
@@ -24,20 +24,9 @@ from planner.plans.hardware import is_narrow
 from planner.plans.model import WIDE
 
 ONE = make_number(1)
-
-
-_SYMBOLS = {note.symbol.name: note for note in BOOK.notation.values()}
-
-
-def _resolve_name(name: str, at: int) -> FormulaTerm:
-    """Return the term of a symbol or a quantity; ``at`` is where it stands."""
-    found = _SYMBOLS.get(name) or BOOK.quantities[name]
-    return make_term(found.symbol, found.unit)
-
-
 #: Elements of a row, and how many rows there are on one device before the split, by name.
 WIDTHS, ROWS = (
-    {name: parse_formula(str(text), _resolve_name).tree for name, text in table.items()}
+    {name: parse_formula(str(text), resolve_name).tree for name, text in table.items()}
     for table in resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 )
 #: Widths of tensors that have a row for each key.

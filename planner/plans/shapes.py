@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.documents import json_schema
 from planner.plans.document import Draft
 
 Kind = Mapping[str, Any]
+#: Blocks whose values need no function of their own.
+_ROWS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 class BlockShape:
@@ -254,35 +258,13 @@ def _fill_mamba(it: BlockShape) -> None:
     it.divides("groups", values["heads"], "{} groups do not divide {} heads", "mamba.heads")
 
 
-def _fill_delta_net(it: BlockShape) -> None:
-    """Check a gated delta net: all sizes are given, and key heads divide value heads."""
-    it.require_keys("key_heads", "value_heads", "key_head_dim", "value_head_dim")
-    says = "{} key heads do not divide {} value heads"
-    it.divides("key_heads", it.values["value_heads"], says, "delta_net.value_heads")
-
-
-def _fill_short_conv(it: BlockShape) -> None:
-    """Complete a short convolution: its bias is that of the model."""
-    it.copy_keys(("bias", "model.bias"))
-
-
-def _fill_recurrence(it: BlockShape) -> None:
-    """Complete an RG-LRU block: as wide as the layer, its gates in as many blocks as heads."""
-    it.require_keys("heads")
-    it.copy_keys(("width", "hidden"))
-    says = "{} gate blocks do not divide the width {}"
-    it.divides("heads", it.values["width"], says, "recurrence.width")
-
-
-def _fill_rwkv(it: BlockShape) -> None:
-    """Complete an RWKV block: as wide as the layer."""
-    it.copy_keys(("width", "hidden"))
-
-
-def _fill_per_layer(it: BlockShape) -> None:
-    """Complete an embedding of each layer: a row for each token of the vocabulary."""
-    it.require_keys("width")
-    it.copy_keys(("vocab", "vocab"))
+def _fill_by_row(it: BlockShape) -> None:
+    """Complete a block by its row of shapes.yaml."""
+    row = _ROWS[it.block]
+    it.require_keys(*row.get("needs", ()))
+    it.copy_keys(*row.get("copies", {}).items())
+    for key, (of, says) in row.get("divides", {}).items():
+        it.divides(key, it.values[of], says, f"{it.block}.{of}")
 
 
 def _fill_lightning(it: BlockShape) -> None:
@@ -300,11 +282,8 @@ TOKEN_MIXERS: dict[str, Complete] = {
     "attention": _fill_attention,
     "cross_attention": _fill_cross,
     "mamba": _fill_mamba,
-    "delta_net": _fill_delta_net,
-    "short_conv": _fill_short_conv,
-    "recurrence": _fill_recurrence,
-    "rwkv": _fill_rwkv,
+    **dict.fromkeys(("delta_net", "short_conv", "recurrence", "rwkv"), _fill_by_row),
     "lightning": _fill_lightning,
 }
 CHANNEL_MIXERS: dict[str, Complete] = {"mlp": _fill_mlp, "moe": _fill_moe}
-_COMPLETE = {**TOKEN_MIXERS, **CHANNEL_MIXERS, "per_layer_embedding": _fill_per_layer}
+_COMPLETE = {**TOKEN_MIXERS, **CHANNEL_MIXERS, "per_layer_embedding": _fill_by_row}

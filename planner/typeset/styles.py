@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.base.numbers import GROUP, split_digits
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
@@ -20,6 +22,8 @@ BINDS = {
     "power": SIGN,
 }
 NUMBERS = ("number", "value")
+#: By style, the pattern of each kind of box, which takes its parts or its text.
+_PATTERNS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 class Style:
@@ -132,20 +136,8 @@ class _Latex(Style):
     times = r" \times "
     beside = r"\,"
     patterns: Mapping[str, str] = {
-        "parentheses": r"\left(%s\right)",
-        "carried": "+ %s",
-        "fraction": r"\frac{%s}{%s}",
-        "root": r"\sqrt{%s}",
-        "ceil": r"\left\lceil %s \right\rceil",
-        "floor": r"\left\lfloor %s \right\rfloor",
-        "called": r"\%s\left(%s\right)",
-        "total": r"\sum_{%s} %s",
-        "largest": r"\max_{%s} %s",
-        "which": r"\arg\max_{%s} %s",
-        "at": r"\left[%s\right]_{\arg\max_{%s} %s}",
+        **_PATTERNS["latex"],
         **{name: rf"\{name}{{%s}}" for name in ACCENTS},
-        "unit": r"\ \mathrm{%s}",
-        "rounded": r" = \mathbf{%s}",
     }
     commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
@@ -211,27 +203,8 @@ class _MathML(Style):
     beside = ""  # factors stand side by side, as in papers
     comma = "<mo>,</mo>"
     patterns: Mapping[str, str] = {
-        "parentheses": "<mrow><mo>(</mo>%s<mo>)</mo></mrow>",
-        "carried": '<mo form="infix">+</mo>%s',
-        "fraction": "<mfrac>%s%s</mfrac>",
-        "power": "<msup>%s%s</msup>",
-        "root": "<msqrt>%s</msqrt>",
-        "ceil": "<mrow><mo>⌈</mo>%s<mo>⌉</mo></mrow>",
-        "floor": "<mrow><mo>⌊</mo>%s<mo>⌋</mo></mrow>",
-        "called": "<mrow><mi>%s</mi><mo>(</mo>%s<mo>)</mo></mrow>",
-        "total": "<mrow><munder><mo>∑</mo>%s</munder>%s</mrow>",
-        "largest": "<mrow><munder><mo>max</mo>%s</munder>%s</mrow>",
-        "which": "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow>",
-        "at": "<msub><mrow><mo>[</mo>%s<mo>]</mo></mrow>"
-        "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow></msub>",
+        **_PATTERNS["mathml"],
         **{k: f'<mover accent="true">%s<mo>{a}</mo></mover>' for k, a in ACCENTS.items()},
-        "words": "<mtext>%s</mtext>",
-        "unit": "<mtext>\u00a0%s</mtext>",
-        "rounded": '<mo>=</mo><mtext class="b">%s</mtext>',
-        "letter": "<mi>%s</mi>",
-        "word": "<mi>%s</mi>",
-        "numeral": "<mn>%s</mn>",
-        "sign": "<mo>%s</mo>",
     }
 
     def escape_text(self, words: Any) -> str:
@@ -288,19 +261,7 @@ class _PlainText(Style):
     minus = "−"
     minus_between = " − "
     beside = " · "
-    patterns: Mapping[str, str] = {
-        "parentheses": "(%s)",
-        "carried": "+ %s",
-        "fraction": "%s / %s",
-        "root": "√(%s)",
-        "ceil": "⌈%s⌉",
-        "floor": "⌊%s⌋",
-        "called": "%s(%s)",
-        "power": "%s^%s",
-        "total": "Σ[%s] %s",
-        "largest": "max[%s] %s",
-        "which": "arg max[%s] %s",
-    }
+    patterns: Mapping[str, str] = _PATTERNS["text"]
     levels: Mapping[str, tuple[int, ...]] = {
         **Style.levels,
         "power": (ATOM, ATOM),
@@ -324,14 +285,7 @@ class _Html(_PlainText):
     """Letters as variables, scripts as HTML; accents are left out."""
 
     beside = "\u2009"
-    patterns: Mapping[str, str] = {
-        **_PlainText.patterns,
-        "power": "%s<sup>%s</sup>",
-        "total": "∑<sub>%s</sub>\u2009%s",
-        "largest": "max<sub>%s</sub>\u2009%s",
-        "which": "arg max<sub>%s</sub>\u2009%s",
-        "letter": "<i>%s</i>",
-    }
+    patterns: Mapping[str, str] = {**_PATTERNS["text"], **_PATTERNS["html"]}
     levels: Mapping[str, tuple[int, ...]] = {**_PlainText.levels, "power": (ATOM, SUM)}
 
     def escape_text(self, words: Any) -> str:
