@@ -12,7 +12,6 @@ presets/implementations.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +119,7 @@ def errors(residual: Any, sources: Any, offset: set[str]) -> dict[str, float]:
     return found
 
 
-def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
+def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> tables.Lines:
     """Prints the constants and the errors; returns the table of the errors."""
     sources = np.array([run.source for run in runs])
     steps = [run.step for run in runs]
@@ -146,13 +145,13 @@ def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
         value = rate.value * by
         a, b = value * np.exp(np.percentile(spread[:, i], [5, 95]))
         print(f"{rate.name:18s} {value:10.4g}  {f'{a:.4g} to {b:.4g}':18s}  {rate.rows}")
-    rows = ["| source | fitted | left out |", "|---|--:|--:|"]
+    rows = [("source", "fitted", "left out")]
     for name, error in found.items():
         rest = sources != name
         move = solve(jacobian[rest], residual[rest], sources[rest], low, high, offset)
         without = errors((residual + jacobian @ move)[~rest], sources[~rest], offset)[name]
-        rows.append(f"| {name} | {100 * error:.1f} % | {100 * without:.1f} % |")
-    return "\n".join(rows)
+        rows.append((name, f"{100 * error:.1f} %", f"{100 * without:.1f} %"))
+    return rows
 
 
 def resampled(
@@ -169,17 +168,12 @@ def resampled(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="measured runs (.jsonl)")
+    parser = tables.make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="fits, each at the last one's values")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    runs = published(options.runs)
-    offset = offsets(options.runs)
-    table = fit(runs, offset, options.rounds)
-    print(f"\n{table}")
-    if options.markdown:
-        tables.rewrite(options.markdown, {MARK: table})
+    runs = [run for file in options.runs for run in published(file)]
+    offset = {source for file in options.runs for source in offsets(file)}
+    tables.publish(options, MARK, fit(runs, offset, options.rounds))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ rewrites the table between the markers of a page.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from math import exp, log
-from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import NamedTuple
@@ -101,17 +99,12 @@ def _cells(mean: Sequence[float]) -> tuple[str, ...]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, action="append", help="(.jsonl)")
+    parser = tables.make_parser(__doc__)
     parser.add_argument("--own", type=int, default=6, help="runs that are calibrated on")
     parser.add_argument("--draws", type=int, default=4, help="of such runs, from each source")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
     runs = [run for file in options.runs for run in calibrate.published(file)]
-    table = lines(means(runs, options.own, options.draws))
-    print(tables.text(table))
-    if options.markdown:
-        tables.rewrite(options.markdown, {MARK: tables.markdown(table)})
+    tables.publish(options, MARK, lines(means(runs, options.own, options.draws)))
 
 
 if __name__ == "__main__":

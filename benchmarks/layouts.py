@@ -1,6 +1,6 @@
 """Where published layouts stand among all layouts of their own runs, under our model.
 
-    python -m benchmarks.layouts [--layouts FILE] [--markdown]
+    python -m benchmarks.layouts [--runs FILE] [--markdown PAGE]
 
 For each published layout: its rank by predicted step time among the layouts that fit and that its
 authors could choose from, as a share of them, and how much longer its step takes than the best.
@@ -10,16 +10,14 @@ our model has no rank; what it lacks is shown.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from benchmarks.tables import rewrite
+from benchmarks import tables
 from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.plans.document import Plan
@@ -84,34 +82,23 @@ def some_plan(document: Mapping[str, Any]) -> Plan:
     raise failure
 
 
-def line(found: Row) -> str:
-    """One row of a Markdown table."""
-    counted = f"{found['layouts']:,}"
-    if "lacks" in found:
-        return (
-            f"| {found['name']} | {counted} | lacks {numbers.text(found['lacks'], 'bytes')} | | |"
-        )
-    behind = max(0.0, found["step"] / found["best"] - 1)  # rounding
-    return (
-        f"| {found['name']} | {counted} | {found['rank']:,} | {100 * found['share']:.1f} % "
-        f"| +{100 * behind:.1f} % |"
-    )
+def lines(found: Iterable[Row]) -> list[tuple[str, ...]]:
+    """A row for each published layout."""
+    table = [("run", "layouts that fit", "rank", "best", "step against the best")]
+    for one in found:
+        cells = f"lacks {numbers.text(one['lacks'], 'bytes')}" if "lacks" in one else "", "", ""
+        if "step" in one:
+            behind = max(0.0, one["step"] / one["best"] - 1)  # rounding
+            cells = f"{one['rank']:,}", f"{100 * one['share']:.1f} %", f"+{100 * behind:.1f} %"
+        table.append((one["name"], f"{one['layouts']:,}", *cells))
+    return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--layouts", type=Path, default=LAYOUTS, metavar="FILE")
-    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="a page with the table")
+    parser = tables.make_parser(__doc__, needs=False)  # whose rows are documents of layouts
     options = parser.parse_args()
-    lines = ["| run | layouts that fit | rank | best | step against the best |"]
-    lines += ["|---|--:|--:|--:|--:|"]
-    print("\n".join(lines))
-    for one in rows(options.layouts):
-        lines.append(line(one))
-        print(lines[-1])
-        sys.stdout.flush()
-    if options.markdown:
-        rewrite(options.markdown, {"published layouts": "\n".join(lines)})
+    found = [one for file in options.runs or [LAYOUTS] for one in rows(file)]
+    tables.publish(options, "published layouts", lines(found), found)
 
 
 if __name__ == "__main__":

@@ -281,6 +281,12 @@ def compare(
     return records
 
 
+def pair(*files: Path) -> tuple[list[Row], list[Record]]:
+    """The rows of files and their records, in their order."""
+    rows = list(read(*files))
+    return rows, compare(rows)
+
+
 def _compared(row: Row, plans: Plans, more: Callable[[Evaluation], Record]) -> Record:
     try:
         if row.convention.get("count") and "implied" not in row.convention:

@@ -8,7 +8,6 @@ FILE`` the intervals that estimates of memory carry.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections import Counter
@@ -225,26 +224,18 @@ def _upward(error: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = tables.make_parser(__doc__, needs=False)
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
-    parser.add_argument("--runs", type=Path, default=[], action="append", help="(.jsonl)")
-    parser.add_argument("--stacks", type=Path, dest="runs", action="append", help="table of stacks")
-    parser.add_argument("--json", type=Path, help="write every comparison to this file")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     options = parser.parse_args()
     records = [*(truth(options.truth) if options.truth else ()), *runs(*options.runs)]
-    print(tables.text(lines(records)))
+    tables.publish(options, MARK, lines(records), records)
     if options.runs:
         read = [record for record in records if "held" in record]
         print("", tables.text(lines(read, "held")), "", sep="\n")
         print(tables.text(decided(verdicts(*options.runs))))
-    if options.markdown:
-        tables.rewrite(options.markdown, {MARK: tables.markdown(lines(records))})
     if options.bands:
         options.bands.write_text(bands(records), "utf-8")
-    if options.json:
-        options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

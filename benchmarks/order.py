@@ -10,11 +10,9 @@ several predictions takes no part. ``--markdown FILE`` rewrites the table of a p
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 
 from benchmarks import measured, tables
@@ -91,14 +89,8 @@ def lines(found: dict[str, list[list[Layout]]]) -> list[tuple[str, ...]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, action="append", help="(.jsonl)")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
-    options = parser.parse_args()
-    table = lines(list_groups(measured.read(*options.runs)))
-    print(tables.text(table))
-    if options.markdown:
-        tables.rewrite(options.markdown, {"order": tables.markdown(table)})
+    options = tables.make_parser(__doc__).parse_args()
+    tables.publish(options, "order", lines(list_groups(measured.read(*options.runs))))
 
 
 if __name__ == "__main__":

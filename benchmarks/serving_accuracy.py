@@ -7,8 +7,6 @@ markers of a page (docs/accuracy/runs.md).
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,12 +20,6 @@ HEADS = (
     *("source", "model", "devices", "batch", "prompt + answer", "bytes of a weight"),
     *("measured", "predicted", "predicted speed over measured"),
 )
-
-
-def compare(file: Path) -> tuple[list[Row], list[Record]]:
-    """The rows of a file and their records, in its order."""
-    rows = list(measured.read(file))
-    return rows, measured.compare(rows)
 
 
 def speed(record: Record) -> float:
@@ -69,23 +61,11 @@ def means(records: Sequence[Record]) -> str:
     return "\n".join(said)
 
 
-def page(rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """What stands between the markers of docs/accuracy/runs.md."""
-    return f"{tables.markdown(lines(rows, records))}\n\n{means(records)}"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.serving_accuracy", description=__doc__)
-    parser.add_argument("--runs", type=Path, default=RUNS, help="measured answers (.jsonl)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="a page to rewrite")
-    options = parser.parse_args(arguments)
-    rows, records = compare(options.runs)
-    if options.json:
-        options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
-    if options.markdown:
-        tables.rewrite(options.markdown, {MARK: page(rows, records)})
-    print(tables.text(lines(rows, records)), means(records), sep="\n")
+def main() -> None:
+    parser = tables.make_parser(__doc__, needs=False)
+    options = parser.parse_args()
+    rows, records = measured.pair(*options.runs or [RUNS])
+    tables.publish(options, MARK, lines(rows, records), records, means(records))
 
 
 if __name__ == "__main__":

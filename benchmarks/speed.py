@@ -24,6 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "import sympy"
 PLAN, GPT3 = "presets/llama70b_h100x1024.yaml", "presets/gpt3_a100x1024.yaml"
@@ -31,32 +33,10 @@ COMMITTED = ("cs336_70b_h100x1024", "gpt2small_hgx-h100", "gpt3_a100x1024", "lar
              "llama70b_h100x1024")  # fmt: skip
 SOLVED = ("gpt2small_hgx-h100", "gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024",
           "largest_on_8xh100")  # fmt: skip
-#: Inverse questions as a command line has them, behind the plan.
-QUESTIONS: dict[str, str] = {
-    "largest-model": "largest-model --with-layout own",
-    "largest-model-by-deadline": "largest-model-by-deadline --deadline 60days --with-layout own",
-    "largest-batch": "largest-batch",
-    "longest-context": "longest-context",
-    "fewest-devices": "fewest-devices",
-    "tokens-by-deadline": "tokens-by-deadline --deadline 60days",
-    "vary layers": "--vary model.layers --until memory.process<=70GiB",
-    "vary tokens": "--vary training.tokens --until time.training_days<=60days"
-    " --until compute.training_flops<=1e26FLOP",
-    "maximize": "--vary training.micro_batch --maximize time.tokens_per_second"
-    " --until memory.headroom>=0",
-    "fewest-devices, any layout": "fewest-devices --deadline 60days --with-layout auto",
-    "tokens, any layout": "tokens-by-deadline --deadline 60days --with-layout auto",
-    "context, any layout": "longest-context --until time.step_seconds<=60s --with-layout auto",
-    "largest-model, any layout": "largest-model --with-layout auto",
-    "cheapest": "cheapest --deadline 60days",
-}
-LAYOUTS: dict[str, Any] = {
-    "parallelism.tensor": [1, 2, 4, 8],
-    "parallelism.pipeline": [1, 2, 4, 8, 16],
-    "training.micro_batch": [1, 2, 4],
-    "training.recompute": ["none", "selective", "full"],
-    "parallelism.zero": [0, 1],
-}
+_TABLES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+#: Inverse questions as a command line has them, behind the plan; and documents of studies.
+QUESTIONS: dict[str, str] = _TABLES["questions"]
+STUDIES: dict[str, dict[str, Any]] = _TABLES["studies"]
 
 
 @dataclass(frozen=True)
@@ -68,49 +48,6 @@ class Case:
     words: tuple[str, ...]
     bar: float | None = None
     points: int = 0
-
-
-def build_study(points: int) -> dict[str, Any]:
-    """Build a study of GPT-3 of about so many points, most of them along plain axes."""
-    budgets = max(2, round(points / 36_000))  # of 360 layouts and a hundred prices
-    return {
-        "base": {"extends": "gpt3_a100x1024", "time": {"mfu": None}},
-        "limit": 2 * points,
-        "axes": {
-            **LAYOUTS,
-            "training.tokens": {"from": "100B", "to": "1T", "steps": budgets},
-            "cluster.price": {"from": "1 USD/h", "to": "4 USD/h", "steps": 100},
-        },
-    }
-
-
-def build_studies() -> dict[str, dict[str, Any]]:
-    """Build studies along plain axes, of layouts alone, and of plans evaluated one by one."""
-    base = build_study(1)["base"]
-    layouts = {
-        "parallelism.tensor": [1, 2, 4, 8],
-        "parallelism.pipeline": [1, 2, 4, 8, 16, 32],
-        "parallelism.context": [1, 2, 4, 8],
-        "parallelism.virtual_pipeline": [1, 2, 3, 6],
-        "training.micro_batch": [1, 2, 4, 8, 16, 32],
-        "training.schedule": ["1f1b", "interleaved", "zero-bubble", "dualpipe"],
-        "parallelism.sequence": [True, False],
-        "parallelism.replicate": [1, 2, 4, 8],
-        "parallelism.zero": [0, 1, 2, 3],
-        "training.recompute": ["none", "selective", "full"],
-    }
-    plans = {
-        "cluster.devices": {"from": 64, "to": 1536, "step": 64},
-        "training.sequence_length": [512, 1024, 2048],
-        "training.precision": ["bf16", "fp16", "fp32"],
-        "training.global_batch": [768, 1536, 3072],
-    }
-    record = ["memory.process", "time.step_seconds"]
-    return {
-        "plain axes": build_study(1_000_000),
-        "layouts": {"base": base, "axes": layouts, "record": record, "limit": 2_000_000},
-        "plans": {"base": base, "axes": plans},
-    }
 
 
 def yield_cases(folder: Path) -> Iterator[Case]:
@@ -132,7 +69,7 @@ def yield_cases(folder: Path) -> Iterator[Case]:
         for title, words in QUESTIONS.items():
             line = ("plan.py", "solve", f"presets/{name}.yaml", *words.split())
             yield Case(f"solve: {name}, {title}", line)
-    for title, document in build_studies().items():
+    for title, document in STUDIES.items():
         file = folder / f"{title}.yaml"
         file.write_text(json.dumps(document), "utf-8")
         size = study.read_study(document).size

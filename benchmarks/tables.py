@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
@@ -50,11 +52,12 @@ def text(lines: Lines) -> str:
     )
 
 
-def markdown(lines: Lines) -> str:
-    """A table for a page, all columns but the first to the right."""
+def markdown(lines: Lines, end: str = "") -> str:
+    """A table for a page, all columns but the first to the right; ``end`` stands below it."""
     head, *body = lines
     rule = ["---", *["--:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
+    table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
+    return f"{table}\n\n{end}" if end else table
 
 
 def rewritten(page: str, text: str, name: str) -> str:
@@ -70,3 +73,43 @@ def rewrite(page: Path, texts: Mapping[str, str]) -> None:
     for name, text_ in texts.items():
         written = rewritten(written, text_, name)
     page.write_text(written, "utf-8")
+
+
+def make_parser(doc: str | None, needs: bool = True) -> argparse.ArgumentParser:
+    """Make the parser of a comparison: the rows that it reads, and where it writes.
+
+    Args:
+        doc: what it compares.
+        needs: whether it has nothing to compare without rows.
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument(
+        "--runs", type=Path, required=needs, default=[], action="append", help="rows (.jsonl)"
+    )
+    parser.add_argument("--stacks", type=Path, dest="runs", action="append", help="table of stacks")
+    parser.add_argument("--json", type=Path, help="write every comparison to this file")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    return parser
+
+
+def publish(
+    options: argparse.Namespace,
+    name: str,
+    lines: Lines,
+    records: Sequence[Record] = (),
+    end: str = "",
+) -> None:
+    """Print a table, and write it to the page and its records to the file that are asked for.
+
+    Args:
+        options: as ``make_parser`` reads them.
+        name: of the markers in the page.
+        lines: the table.
+        records: what it sums up.
+        end: what stands below it, on the page after an empty line.
+    """
+    print(text(lines), *filter(None, [end]), sep="\n")
+    if options.json:
+        options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
+    if options.markdown:
+        rewrite(options.markdown, {name: markdown(lines, end)})

@@ -10,8 +10,6 @@ averaged together. ``--markdown FILE`` rewrites the table between the markers of
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -72,20 +70,12 @@ def reasons(records: Iterable[Record]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, action="append", help="(.jsonl)")
-    parser.add_argument("--stacks", type=Path, dest="runs", action="append", help="table of stacks")
-    parser.add_argument("--json", type=Path, help="write every comparison to this file")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    parser = tables.make_parser(__doc__)
     parser.add_argument("--name", default=MARK, help="of the markers in the page")
     options = parser.parse_args()
     records = compare(*options.runs)
-    table = lines(records)
-    print(tables.text(table), reasons(records), sep="\n")
-    if options.json:
-        options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
-    if options.markdown:
-        tables.rewrite(options.markdown, {options.name: tables.markdown(table)})
+    tables.publish(options, options.name, lines(records), records)
+    print(reasons(records))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ sources but their own give (docs/accuracy.md).
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -138,23 +137,17 @@ def _line(title: str, sources: Mapping[str, list[bool]]) -> tuple[str, ...]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--runs", type=Path, required=True, help="runs that constants were fitted to (.jsonl)"
-    )
+    parser = tables.make_parser(__doc__)  # whose runs constants were fitted to
     parser.add_argument(
         "--held-out", type=Path, default=[], action="append", help="runs that they were not"
     )
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    found = evidence(compare(options.runs), compare(*options.held_out))
-    table = coverage(found)
-    print(document(found), tables.text(table), sep="\n")
+    found = evidence(compare(*options.runs), compare(*options.held_out))
+    print(document(found))
+    tables.publish(options, MARK, coverage(found))
     if options.bands:
         options.bands.write_text(document(found), "utf-8")
-    if options.markdown:
-        tables.rewrite(options.markdown, {MARK: tables.markdown(table)})
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ and table; ``--markdown PAGE --name NAME`` rewrites what stands between the mark
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks import measured, tables
 from benchmarks.measured import Record, Row
@@ -22,12 +20,6 @@ UNITS = {
     "time.device_hours": "GPU hours",
 }
 HEADS = ("run", "published", "predicted", "predicted time")
-
-
-def compare(file: Path) -> tuple[list[Row], list[Record]]:
-    """The rows of a file and their records, in its order."""
-    rows = list(measured.read(file))
-    return rows, measured.compare(rows)
 
 
 def lines(rows: Sequence[Row], records: Sequence[Record]) -> list[tuple[str, ...]]:
@@ -75,15 +67,11 @@ def percent(error: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="measured runs (.jsonl)")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    parser = tables.make_parser(__doc__)
     parser.add_argument("--name", default="largest runs", help="of the markers in the page")
     options = parser.parse_args()
-    table = lines(*compare(options.runs))
-    print(tables.text(table))
-    if options.markdown:
-        tables.rewrite(options.markdown, {options.name: tables.markdown(table)})
+    rows, records = measured.pair(*options.runs)
+    tables.publish(options, options.name, lines(rows, records), records)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def held_out() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def largest() -> tuple[list[measured.Row], list[dict[str, Any]]]:
-    return time_totals.compare(LARGEST)
+    return measured.pair(LARGEST)
 
 
 @pytest.fixture(scope="module")

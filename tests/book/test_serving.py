@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from benchmarks import serving_accuracy, tables
+from benchmarks import measured, serving_accuracy, tables
 from planner.base import resources
 from planner.base.errors import PlanError
 from planner.engine import instance as case
@@ -142,9 +142,10 @@ def test_prompts_are_read_at_the_rate_of_a_forward_pass() -> None:
 
 @pytest.mark.slow
 def test_the_page_states_what_the_program_prints() -> None:
-    rows, records = serving_accuracy.compare(serving_accuracy.RUNS)
+    rows, records = measured.pair(serving_accuracy.RUNS)
     page, mark = PAGE.read_text("utf-8"), serving_accuracy.MARK
-    assert tables.rewritten(page, serving_accuracy.page(rows, records), mark) == page
+    table = tables.markdown(serving_accuracy.lines(rows, records), serving_accuracy.means(records))
+    assert tables.rewritten(page, table, mark) == page
     # A roofline is not much slower than a run, but for eight devices whose own all-reduce takes
     # less than the hops of a ring (docs/accuracy/runs.md).
     ratios = [serving_accuracy.speed(record) for record in records]
