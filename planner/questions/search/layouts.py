@@ -421,12 +421,14 @@ class Space:
     def stacked(self) -> Array:
         """Whether the plan's stack runs a combination of degrees under a ZeRO stage, as (zero,
         degrees)."""
-        found = np.full((len(self.zero), len(self.degrees)), True)
-        for place, stage in enumerate(self.said):
-            limits = stacks.find_choices(self.plan.get("training.stack"), stage)
-            for key, values in limits.items():
-                found[place] &= [degrees.changes[key] in values for degrees in self.degrees]
-        return found
+
+        def find(stage: int) -> list[bool]:
+            """List it for each combination of degrees."""
+            limits = stacks.find_choices(self.plan.get("training.stack"), stage).items()
+            return [all(d.changes[key] in values for key, values in limits) for d in self.degrees]
+
+        told = ("stacked", *self.said)
+        return self._once(told, lambda: np.array([find(stage) for stage in self.said]))
 
     @property
     def zero(self) -> tuple[int, ...]:
