@@ -373,7 +373,7 @@ def make_term(symbol: Symbol, unit: str, size: int = 1, rational: bool = True) -
 
 
 @cache
-def _map_symbols() -> Mapping[str, Notation]:
+def _map_notation() -> Mapping[str, Notation]:
     """Map the names of symbols to what the notation says of them."""
     return {note.symbol.name: note for note in BOOK.notation.values()}
 
@@ -385,7 +385,7 @@ def resolve_name(name: str, at: int) -> FormulaTerm:
         name: of the symbol, or the id of the quantity.
         at: where it stands in the formula.
     """
-    found = _map_symbols().get(name) or BOOK.quantities[name]
+    found = _map_notation().get(name) or BOOK.quantities[name]
     return make_term(found.symbol, found.unit)
 
 
