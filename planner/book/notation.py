@@ -445,6 +445,11 @@ e_mem = sustained("e_mem", "share of the memory's bandwidth that kernels sustain
 e_link = sustained("e_link", "share of the link that collectives sustain", "link")
 e_net = sustained("e_net", "share of the network that collectives sustain", "network")
 e_a2a = sustained("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
+e_tok = sustained(
+    "e_tok",
+    "rate of an exchange of tokens relative to an all-to-all of equal rows by itself",
+    "token_exchange",
+)
 e_disp = sustained(
     "e_disp", "share of a network card that kernels reach which send a token once", "dispatch"
 )
@@ -541,6 +546,11 @@ p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"
 # One matrix product on one device
 N_x = symbol("N_x", "columns of a product on one device", per="product")
 K_x = symbol("K_x", "depth of a product on one device", per="product")
+
+# One collective over a group of devices
+D_X = symbol(
+    "D_X", "bytes of a collective, as nccl-tests counts them", unit="bytes", per="collective"
+)
 
 # The run around the step
 n_fail = measured("n_fail", "interruptions that were counted", "cluster.failures.count")

@@ -745,6 +745,17 @@ def _run_matmul(options: argparse.Namespace) -> str:
     return (matmul.encode_matmul if options.format == "json" else matmul.format_matmul)(found)
 
 
+def _run_collective(options: argparse.Namespace) -> str:
+    """Return the analysis of one collective."""
+    from planner.report import collective
+
+    found = collective.evaluate_collective(
+        options.operation, options.size, options.on, options.devices, options.set
+    )
+    encode = collective.encode_collective if options.format == "json" else None
+    return (encode or collective.format_collective)(found)
+
+
 def _run_schema(options: argparse.Namespace) -> int:
     """Write the JSON Schema of a kind of document."""
     from planner.documents import schema_files

@@ -69,6 +69,7 @@ def build(plan: Plan) -> Case:
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
+    axes["collective"] = ()  # but for the one that is asked about
     lawful = settings["training.mode"] == "train" and not settings["lora"]
     lawful = lawful and not settings["patches"]  # they were fitted on words
     axes["law"] = scaling_laws.list_laws() if lawful else ()

@@ -32,8 +32,8 @@ SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 #: Matmul efficiencies, and the peak that each is a share of.
 PRODUCTS = {"matmul": "peak", "matmul_16": "peak_16"}
 #: Efficiencies of a format, else of the accelerator, else of all accelerators.
-SHARED = ("memory", "link", "network", "contention", "all_to_all", "small_dimension",
-          "alignment", "alignment_8", "launch")  # fmt: skip
+SHARED = ("memory", "link", "network", "contention", "all_to_all", "token_exchange",
+          "small_dimension", "alignment", "alignment_8", "launch")  # fmt: skip
 #: Elementwise kernels take the time of their traffic, which is the implementation's.
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.

@@ -30,6 +30,7 @@ CALLED: Mapping[str, str] = _SAID["path"]
 #: Quantities of a model alone, and of one matmul, by the title of their lines.
 MODEL_LINES: Mapping[str, Mapping[str, str]] = _SAID["model"]
 MATMUL_LINES: Mapping[str, str] = _SAID["matmul"]
+COLLECTIVE_LINES: Mapping[str, str] = _SAID["collective"]
 #: What several values of a key are called, and how a sentence begins, by how a plan was chosen.
 SEVERAL: Mapping[str, str] = _SAID["several"]
 HEADS: Mapping[str, str] = _SAID["heads"]

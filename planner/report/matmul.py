@@ -214,7 +214,7 @@ def format_matmul(found: Matmul) -> str:
     for name, quantity in answers.items():
         value = quantity.text()
         steps = [quantity.formula, quantity.substituted]
-        lines += _format_answer(name, value.replace("bytes", "B"), quantity.symbol, steps)
+        lines += format_answer(name, value.replace("bytes", "B"), quantity.symbol, steps)
     letters = (*Letters.LETTERS, count.symbol)  # of the question
     uses = (used for used in answers["predicted"].uses if used.declared.symbol not in letters)
     told = (f"{used.symbol} = {used.text()}, {clean(used.title)}" for used in uses)
@@ -222,14 +222,14 @@ def format_matmul(found: Matmul) -> str:
     if found.took:
         peak_time = answers["at the peak"]
         steps = [f"{peak_time.symbol} / t", f"{peak_time.text()} / {numbers.text(found.took, 's')}"]
-        lines += _format_answer("of your time", reached, "u", steps)
+        lines += format_answer("of your time", reached, "u", steps)
         if found.took < answers["at least"].number:
             lines += [f"{'':{LABEL}}faster than the device can be: another shape, precision or"]
             lines += [f"{'':{LABEL}}device, or a clock that was read before the kernel was done"]
     return "".join(one_line(line.rstrip()) + "\n" for line in lines)
 
 
-def _format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
+def format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
     """Format a name, a value, and its formula with symbols and with numbers.
 
     Args:

@@ -10,5 +10,6 @@ from planner.book.formulas import (  # noqa: F401
     memory_replica,
     roofline,
     scaling,
+    time_collective,
     time_conventions,
 )

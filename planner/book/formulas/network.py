@@ -4,7 +4,7 @@ A group that fits into one node uses its link. One that spans nodes uses all net
 its members in a node have; the link carries the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from planner.book.formulas.layout import data, state_ranks, tokens
 from planner.book.language import *
@@ -127,6 +127,12 @@ tensor_hops.by(TREE, tensor="nodes", sequence=False).equals(
     "nodes, log2 M deep, with a chain inside each.",
 )
 
+
+def reduce_by_switches(volume: Operand, members: Operand) -> Expression:
+    """Return the time of an all-reduce that the switches of the link carry out."""
+    return (members + 1) / members * volume / (link * e_sw) + a_sw
+
+
 for _alike in ({"switched": False}, {"switched": True, "sequence": True}):
     tensor.by(RING, tensor="node", **_alike).equals(
         _passed_by_ranks / (link * links_tensor) + tensor_hops,
@@ -137,7 +143,7 @@ for _alike in ({"switched": False}, {"switched": True, "sequence": True}):
 tensor.by(NVLS, tensor="node", switched=True, sequence=False).equals(
     minimum(
         _passed_by_ranks / link + 2 * (t - 1) * a_link,
-        (t + 1) / t * k_a * tokens * h / (link * e_sw) + a_sw,
+        reduce_by_switches(k_a * tokens * h, t),
     ),
     "The library takes what is faster for an all-reduce: a ring, or the switches. Of these each "
     "device reads the sum of its part, one in t, for which all send theirs, and sends it once to "
@@ -372,6 +378,11 @@ def _once(reached: Operand, members: Operand) -> Expression:
     return _of_rank * places(reached) * (1 - 1 / members)
 
 
+def slow_between_pods(nodes: Operand) -> Expression:
+    """Return the time of an all-to-all between nodes over that at the full rate of the network."""
+    return maximum(1, o_net * maximum(0, (nodes - n_pod / n_node) / (nodes - 1)))
+
+
 crowded = estimate(
     "network.experts.crowded",
     r"\omega_{\mathrm{a2a}}",
@@ -379,32 +390,44 @@ crowded = estimate(
     source="cluster document: oversubscription of the network between pods",
     expert="nodes",
 ).equals(
-    maximum(1, o_net * maximum(0, (NODES - n_pod / n_node) / (NODES - 1))),
+    slow_between_pods(NODES),
     "Of the M - 1 other nodes of the group those outside the pod are reached at the rate between "
     "pods, which oversubscription divides; all pairs of nodes talk at once.",
 )
 
-#: Of what each device sends evenly to all of its group, what the busiest link along an axis passes.
-_cuts: list[Quantity] = []
-for _axis, _along, _ring in _covered(t_e, e):
-    _cut = of_experts(
-        f"network.experts.cut.{_axis}",
-        rf"\chi_{{e {_axis}}}",
-        f"what the busiest link along the {_axis} axis passes of what each device sends to all",
-        source=TORUS,
-    )
-    _cuts.append(
-        _cut.where(torus=True).equals(
-            floor(_along**2 / 4) / (_along * (1 + _ring)),
-            "Half of c devices in a row send half of what they have to the other half: c/4 over "
-            "the link in the middle of a line, over each of the two that divide a ring c/8.",
+
+def list_cuts(
+    declare: Callable[..., Quantity], name: str, letter: str, stride: Operand | int, size: Operand
+) -> list[Quantity]:
+    """Declare, for each axis of a torus, what the busiest link along it passes of what each device
+    of a group with this stride sends evenly to all of the group."""
+    found: list[Quantity] = []
+    for axis, along, ring in _covered(stride, size):
+        cut = declare(
+            f"network.{name}.cut.{axis}",
+            rf"\chi_{{{letter} {axis}}}",
+            f"what the busiest link along the {axis} axis passes of what each device sends to all",
+            source=TORUS,
         )
-    )
+        found.append(
+            cut.where(torus=True).equals(
+                floor(along**2 / 4) / (along * (1 + ring)),
+                "Half of c devices in a row send half of what they have to the other half: c/4 "
+                "over the link in the middle of a line, over each of the two that divide a ring "
+                "c/8.",
+            )
+        )
+    return found
+
+
+_cuts = list_cuts(of_experts, "experts", "e", t_e, e)
 ALLTOALL = "NCCL, ncclAllToAll: every rank sends each other rank its rows"
 _across_nodes = _of_rank * k * (1 - 1 / NODES) * crowded / fabric
 for _shape in (False, True):
     _passing = (
-        2 * n_ax * _of_rank * k * maximum(*_cuts) / link if _shape else _copies / (link * e_a2a)
+        2 * n_ax * _of_rank * k * maximum(*_cuts) / link
+        if _shape
+        else _copies / (link * e_a2a * e_tok)
     )
     experts_exchange.by(
         TORUS if _shape else LEPIKHIN, expert="node", dispatcher="all-to-all", torus=_shape
@@ -413,7 +436,8 @@ for _shape in (False, True):
         "Rows pass from neighbour to neighbour, along all axes at once; the links in the middle of "
         "the longest pass most: the bisection, whatever each device could send by itself."
         if _shape
-        else "Of k copies of each token all but 1/e leave the device.",
+        else "Of k copies of each token all but 1/e leave the device, at the share of an "
+        "all-to-all's rate that exchanges of tokens reach.",
     )
     experts_exchange.by(ALLTOALL, expert="nodes", dispatcher="all-to-all", torus=_shape).equals(
         maximum(_passing, _across_nodes) + waiting,

@@ -191,7 +191,12 @@ def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
         "model.attention.heads": count,
         "training.sequence_length": tokens,
         "training.precision": "bf16",
-        "time.efficiency": {"link": 1, "all_to_all": 1, "dispatch_latency": 0},
+        "time.efficiency": {
+            "link": 1,
+            "all_to_all": 1,
+            "token_exchange": 1,
+            "dispatch_latency": 0,
+        },
     }
     if job.kind == "all-to-all":
         keys["model.moe"] = {"experts": count, "top_k": 1}

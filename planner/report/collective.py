@@ -1,0 +1,203 @@
+"""One collective over a group of devices: time, algorithm, bus bandwidth, and what bounds it.
+
+The group is that of a plan with data parallelism over as many devices, so hops and bandwidths are
+those of the plan, and the formulas are those of the book (axis ``collective``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from planner.base import numbers, units
+from planner.base.display import as_json, clean, one_line, plain
+from planner.base.errors import Fault, PlanError, nearest
+from planner.book.formulas.time_collective import OPERATIONS
+from planner.book.notation import D_X
+from planner.connect.measure.expected import LAYER
+from planner.documents import schema, source
+from planner.engine import instance
+from planner.engine.evaluate import Entry, Evaluation
+from planner.plans.document import Plan
+from planner.plans.plan import build_plan
+from planner.report.layout import COLLECTIVE_LINES
+from planner.report.matmul import LABEL, format_answer
+from planner.results.result import SAID, Quantity, Result
+
+#: Operations that are sent from device to device, by what does it.
+ALONE = {"all-to-all": "pairwise", "p2p": "send and receive"}
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective and its quantities.
+
+    Attributes:
+        operation: one of ``OPERATIONS``.
+        size: bytes.
+        result: the evaluation of a plan whose data-parallel group is the collective's.
+        answers: quantities by the names of ``COLLECTIVE_LINES``; those that have a value.
+    """
+
+    operation: str
+    size: Fraction
+    result: Result
+    answers: Mapping[str, Quantity]
+
+    @property
+    def devices(self) -> int:
+        """The devices of the group."""
+        return int(self.result.plan.get("cluster.devices"))
+
+    @property
+    def algorithm(self) -> str:
+        """How the library carries it out."""
+        if self.operation in ALONE:
+            return ALONE[self.operation]
+        if self.operation != "all-reduce" or self.devices == 1:
+            return "ring"
+        latency = self.answers["latency"].number
+        if self.result.plan.settings["time.shards"] == "nodes":
+            hops = 2 * self.result["network.data_hops"].number
+            return "tree" if latency < hops else "ring"
+        hops = 2 * (self.devices - 1) * self.result.plan.get("cluster.accelerator.link.latency")
+        on_ring = self.answers["link"].number + hops
+        return "switches (NVLS)" if self.answers["time"].number < on_ring else "ring"
+
+    @property
+    def bound(self) -> str:
+        """What takes most of the time: link, network or latency."""
+        parts = {
+            name: self.answers[name].number
+            for name in ("link", "network", "latency")
+            if name in self.answers
+        }
+        return max(parts, key=lambda name: parts[name]) if parts else "nothing"
+
+
+def evaluate_collective(
+    operation: str,
+    size: str,
+    cluster: str | Mapping[str, Any],
+    devices: int | None,
+    changes: Sequence[str],
+) -> Collective:
+    """Evaluate a collective over consecutive devices of a cluster.
+
+    Args:
+        operation: one of ``OPERATIONS``.
+        size: bytes, such as 1GiB.
+        cluster: a built-in cluster, the file of one, or its document.
+        devices: of the group; all by default.
+        changes: further keys of the plan, each KEY=VALUE.
+
+    Returns:
+        The collective with its evaluated quantities.
+
+    Raises:
+        PlanError: no such cluster, no such operation, no bytes, a group that the cluster does not
+            have, or a rate or latency that its documents lack.
+    """
+    if operation not in OPERATIONS:
+        near = nearest(operation, OPERATIONS)
+        raise PlanError(Fault(f"no collective {operation}", None, ", ".join(OPERATIONS), near))
+    bytes_ = _parse_bytes(size)
+    whole = _make_plan(cluster, {}, changes)
+    node, all_ = (int(whole.get(f"cluster.{key}")) for key in ("link_domain", "devices"))
+    group = all_ if devices is None else devices
+    if not 1 <= group <= all_ or (group > node and group % node):
+        allowed = f"1 to {min(node, all_)}" + (
+            f", or a multiple of {node} up to {all_}" if all_ > node else ""
+        )
+        raise PlanError(Fault(f"--devices {group}", None, allowed))
+    plan = whole if group == all_ else _make_plan(cluster, {"cluster.devices": group}, changes)
+    case, bindings = instance.build(plan), {D_X: bytes_}
+    entry = Entry(
+        "collective", operation, operation, bindings=bindings, settings={"operation": operation}
+    )
+    result = Result(plan, Evaluation(replace(case, axes={**case.axes, "collective": (entry,)})))
+    point = {"collective": entry}
+    answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
+    if answers["time"].absent is not None:
+        raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))
+    answers = {name: found for name, found in answers.items() if found.absent is None}
+    return Collective(operation, bytes_, result, answers)
+
+
+def _make_plan(
+    cluster: str | Mapping[str, Any], keys: Mapping[str, Any], changes: Sequence[str]
+) -> Plan:
+    """Make a plan of one layer on a cluster, data-parallel over all its devices."""
+    whole = {"extends": cluster} if isinstance(cluster, str) else cluster
+    document = source.change_keys(LAYER, {"cluster": whole, **keys})
+    try:
+        return build_plan(schema.validate(source.load(document, changes), "plan"))
+    except PlanError as error:
+        places = [fault.place for fault in error.faults]
+        faults = [
+            replace(fault, place=None) if place and place.file.startswith("<") else fault
+            for fault, place in zip(error.faults, places, strict=True)
+        ]
+        raise PlanError(faults) from None
+
+
+def _parse_bytes(text: str) -> Fraction:
+    """Parse a size.
+
+    Raises:
+        PlanError: no size, or less than a byte.
+    """
+    such = "such as 1GiB"
+    try:
+        found = units.parse(text, "bytes")
+    except units.UnitError as error:
+        fault = Fault(f"--bytes: {error.message}", None, error.allowed or such, error.hint)
+        raise PlanError(fault) from None
+    if found < 1:
+        raise PlanError(Fault(f"--bytes {text}", None, "at least 1 byte, such as 1GiB"))
+    return Fraction(found)
+
+
+def format_collective(found: Collective) -> str:
+    """Format the answers for a terminal, each with its formula and numbers."""
+    answers, result = found.answers, found.result
+    name = clean(result.plan.get("cluster.accelerator.name"))
+    lines = [
+        f"{answers['time'].text()}: {found.operation} of {numbers.text(found.size, 'bytes')} "
+        f"{'between two of' if found.operation == 'p2p' else 'over'} {found.devices:,} {name}",
+        f"{found.algorithm}; bound by {found.bound}",
+        "Rates are those by which plans are predicted: what training runs sustain.",
+        "",
+    ]
+    for label, quantity in answers.items():
+        steps = [quantity.formula, quantity.substituted]
+        lines += format_answer(label, quantity.text().replace("bytes", "B"), quantity.symbol, steps)
+    used = {one.symbol: one for each in answers.values() for one in each.uses}
+    own = {quantity.symbol for quantity in answers.values()}
+    told = (
+        f"{one.symbol} = {one.text()}, {clean(one.title)}"
+        for symbol, one in used.items()
+        if symbol not in own
+    )
+    lines += [f"{'':{LABEL}}{words}" for words in told]
+    return "".join(one_line(line.rstrip()) + "\n" for line in lines)
+
+
+def encode_collective(found: Collective) -> str:
+    """Return the answers as JSON, with the quantities as in a result."""
+    return as_json(
+        {
+            "operation": found.operation,
+            "bytes": found.size,
+            "devices": found.devices,
+            "accelerator": found.result.plan.get("cluster.accelerator.name"),
+            "algorithm": found.algorithm,
+            "bound": found.bound,
+            "quantities": {
+                quantity.base: {name: plain(getattr(quantity, name)) for name in SAID}
+                for quantity in found.answers.values()
+            },
+        }
+    )
