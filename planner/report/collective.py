@@ -27,11 +27,11 @@ from planner.report.matmul import LABEL, format_answer
 from planner.results.result import SAID, Quantity, Result
 
 #: Operations that are sent from device to device, by what does it.
-ALONE = {"all-to-all": "pairwise", "p2p": "send and receive"}
+PAIRWISE = {"all-to-all": "pairwise", "p2p": "send and receive"}
 
 
 @dataclass(frozen=True)
-class Collective:
+class CollectiveAnswer:
     """A collective and its quantities.
 
     Attributes:
@@ -54,8 +54,8 @@ class Collective:
     @property
     def algorithm(self) -> str:
         """How the library carries it out."""
-        if self.operation in ALONE:
-            return ALONE[self.operation]
+        if self.operation in PAIRWISE:
+            return PAIRWISE[self.operation]
         if self.operation != "all-reduce" or self.devices == 1:
             return "ring"
         latency = self.answers["latency"].number
@@ -83,7 +83,7 @@ def evaluate_collective(
     cluster: str | Mapping[str, Any],
     devices: int | None,
     changes: Sequence[str],
-) -> Collective:
+) -> CollectiveAnswer:
     """Evaluate a collective over consecutive devices of a cluster.
 
     Args:
@@ -104,7 +104,7 @@ def evaluate_collective(
         near = nearest(operation, OPERATIONS)
         raise PlanError(Fault(f"no collective {operation}", None, ", ".join(OPERATIONS), near))
     bytes_ = _parse_bytes(size)
-    whole = _make_plan(cluster, {}, changes)
+    whole = _make_group_plan(cluster, {}, changes)
     node, all_ = (int(whole.get(f"cluster.{key}")) for key in ("link_domain", "devices"))
     group = all_ if devices is None else devices
     if not 1 <= group <= all_ or (group > node and group % node):
@@ -112,7 +112,9 @@ def evaluate_collective(
             f", or a multiple of {node} up to {all_}" if all_ > node else ""
         )
         raise PlanError(Fault(f"--devices {group}", None, allowed))
-    plan = whole if group == all_ else _make_plan(cluster, {"cluster.devices": group}, changes)
+    plan = (
+        whole if group == all_ else _make_group_plan(cluster, {"cluster.devices": group}, changes)
+    )
     case, bindings = instance.build(plan), {D_X: bytes_}
     entry = Entry(
         "collective", operation, operation, bindings=bindings, settings={"operation": operation}
@@ -123,10 +125,10 @@ def evaluate_collective(
     if answers["time"].absent is not None:
         raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))
     answers = {name: found for name, found in answers.items() if found.absent is None}
-    return Collective(operation, bytes_, result, answers)
+    return CollectiveAnswer(operation, bytes_, result, answers)
 
 
-def _make_plan(
+def _make_group_plan(
     cluster: str | Mapping[str, Any], keys: Mapping[str, Any], changes: Sequence[str]
 ) -> Plan:
     """Make a plan of one layer on a cluster, data-parallel over all its devices."""
@@ -160,7 +162,7 @@ def _parse_bytes(text: str) -> Fraction:
     return Fraction(found)
 
 
-def format_collective(found: Collective) -> str:
+def format_collective(found: CollectiveAnswer) -> str:
     """Format the answers for a terminal, each with its formula and numbers."""
     answers, result = found.answers, found.result
     name = clean(result.plan.get("cluster.accelerator.name"))
@@ -185,7 +187,7 @@ def format_collective(found: Collective) -> str:
     return "".join(one_line(line.rstrip()) + "\n" for line in lines)
 
 
-def encode_collective(found: Collective) -> str:
+def encode_collective(found: CollectiveAnswer) -> str:
     """Return the answers as JSON, with the quantities as in a result."""
     return as_json(
         {

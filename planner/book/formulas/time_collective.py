@@ -30,36 +30,36 @@ BROADCAST = "NCCL, src/device/broadcast.h: a ring in pieces"
 P2P = "NCCL, ncclSend and ncclRecv: one message"
 NCCL_TESTS = "nccl-tests, doc/PERFORMANCE.md (bus bandwidth)"
 
-of_collective = partial(seconds, per="collective")
-_nodes = shards / n_node
+seconds_of_collective = partial(seconds, per="collective")
+_group_nodes = shards / n_node
 
-latency = of_collective(
+hop_latency = seconds_of_collective(
     "network.collective.latency", r"\alpha_X", "time of a collective of no size"
 )
-on_link = of_collective(
+on_link = seconds_of_collective(
     "network.collective.link", r"t_{\ell,X}", "bytes of a collective on the link inside a node"
 )
-on_network = of_collective(
+on_network = seconds_of_collective(
     "network.collective.network", r"t_{f,X}", "bytes of a collective on the network between nodes"
 )
 
-latency.by(TUNER, operation="all-reduce", shards=DIVIDED).equals(
+hop_latency.by(TUNER, operation="all-reduce", shards=DIVIDED).equals(
     reduce_hops, "The hops of an all-reduce over the group: what is faster."
 )
-latency.by(RING, operation=(*ONCE_ROUND, "broadcast", "all-to-all"), shards=DIVIDED).equals(
+hop_latency.by(RING, operation=(*ONCE_ROUND, "broadcast", "all-to-all"), shards=DIVIDED).equals(
     hops, "The hops once round the group, or one exchange with the switches."
 )
-latency.by(P2P, operation="p2p", shards="node").equals(a_link, "One hop over the link.")
-latency.by(P2P, operation="p2p", shards="nodes").equals(a_net, "One hop over the network.")
+hop_latency.by(P2P, operation="p2p", shards="node").equals(a_link, "One hop over the link.")
+hop_latency.by(P2P, operation="p2p", shards="nodes").equals(a_net, "One hop over the network.")
 
 #: Bytes that pass each device.
-_gathered = (shards - 1) / shards * D_X
-_PASSES = {
-    "all-reduce": (2 * _gathered, "Each device passes all but its own share twice."),
-    **dict.fromkeys(ONCE_ROUND, (_gathered, "Each device passes all but its own share once.")),
+_others_share = (shards - 1) / shards * D_X
+_RING_VOLUMES = {
+    "all-reduce": (2 * _others_share, "Each device passes all but its own share twice."),
+    **dict.fromkeys(ONCE_ROUND, (_others_share, "Each device passes all but its own share once.")),
     "broadcast": (1 * D_X, "Each device receives all bytes, and passes them on piece by piece."),
 }
-for _operation, (_volume, _why) in _PASSES.items():
+for _operation, (_volume, _why) in _RING_VOLUMES.items():
     _source = BROADCAST if _operation == "broadcast" else RING
     on_link.by(_source, operation=_operation, shards=DIVIDED).equals(
         _volume / (link * links_data), _why
@@ -76,26 +76,28 @@ on_network.by(P2P, operation="p2p", shards="nodes").equals(
     D_X / fabric, "All bytes pass the network card of a device."
 )
 on_link.by(ALLTOALL, operation="all-to-all", shards=DIVIDED, torus=False).equals(
-    _gathered / (link * e_a2a),
+    _others_share / (link * e_a2a),
     "All but what a device keeps leaves it, at the rate of an all-to-all.",
 )
-_cuts = list_cuts(partial(estimate, per="collective"), "collective", "X", 1, shards)
+_group_cuts = list_cuts(partial(estimate, per="collective"), "collective", "X", 1, shards)
 on_link.by(TORUS, operation="all-to-all", shards=DIVIDED, torus=True).equals(
-    2 * n_ax * D_X * maximum(*_cuts) / link,
+    2 * n_ax * D_X * maximum(*_group_cuts) / link,
     "The links in the middle of the longest axis pass most: the bisection.",
 )
 on_network.by(ALLTOALL, operation="all-to-all", shards="nodes").equals(
-    (1 - 1 / _nodes) * D_X * slow_between_pods(_nodes) / fabric,
+    (1 - 1 / _group_nodes) * D_X * slow_between_pods(_group_nodes) / fabric,
     "All but 1/M of the bytes leave the node over the network card of their device. All pairs of "
     "nodes talk at once, so an oversubscribed network slows them.",
 )
 
-collective = of_collective("network.collective.seconds", "t_X", "time of a collective")
+collective = seconds_of_collective("network.collective.seconds", "t_X", "time of a collective")
 collective.by("a group of one device", shards="none").equals(0, "A device alone waits for nobody.")
-_IN_TURN = "Its bytes pass after the hops."
-collective.by(RING, shards="node", operation=OPERATIONS[1:]).equals(on_link + latency, _IN_TURN)
+_AFTER_HOPS = "Its bytes pass after the hops."
+collective.by(RING, shards="node", operation=OPERATIONS[1:]).equals(
+    on_link + hop_latency, _AFTER_HOPS
+)
 collective.by(RING, shards="node", operation="all-reduce", switched=False).equals(
-    on_link + latency, _IN_TURN
+    on_link + hop_latency, _AFTER_HOPS
 )
 collective.by(NVLS, shards="node", operation="all-reduce", switched=True).equals(
     minimum(on_link + 2 * (shards - 1) * a_link, reduce_by_switches(D_X, shards)),
@@ -103,11 +105,11 @@ collective.by(NVLS, shards="node", operation="all-reduce", switched=True).equals
     "bytes once, and the sums of its share once more.",
 )
 collective.by(RING, shards="nodes").equals(
-    maximum(on_link, on_network) + latency,
+    maximum(on_link, on_network) + hop_latency,
     "What takes longer of link and network, which work at once, after the hops.",
 )
 
-rate = estimate(
+bus_rate = estimate(
     "network.collective.rate",
     r"\beta_X",
     "bus bandwidth of a collective",
@@ -116,11 +118,11 @@ rate = estimate(
     source=NCCL_TESTS,
 )
 for _operations, _share in (
-    (("all-reduce",), 2 * _gathered),
-    ((*ONCE_ROUND, "all-to-all"), _gathered),
+    (("all-reduce",), 2 * _others_share),
+    ((*ONCE_ROUND, "all-to-all"), _others_share),
     (("broadcast", "p2p"), 1 * D_X),
 ):
-    rate.where(operation=_operations, shards=DIVIDED).equals(
+    bus_rate.where(operation=_operations, shards=DIVIDED).equals(
         _share / collective,
         "What a ring would pass through each device, over the time: comparable with the bandwidth "
         "of the hardware, whatever the size of the group.",
