@@ -14,6 +14,7 @@ from typing import Any
 from planner.base import numbers, units
 from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import Fault, PlanError, nearest
+from planner.base.numbers import exact_text
 from planner.book.formulas.time_collective import OPERATIONS
 from planner.book.notation import D_X
 from planner.connect.measure.expected import LAYER
@@ -166,9 +167,10 @@ def format_collective(found: CollectiveAnswer) -> str:
     """Format the answers for a terminal, each with its formula and numbers."""
     answers, result = found.answers, found.result
     name = clean(result.plan.get("cluster.accelerator.name"))
+    over = "between two of" if found.operation == "p2p" else "over"
     lines = [
         f"{answers['time'].text()}: {found.operation} of {numbers.text(found.size, 'bytes')} "
-        f"{'between two of' if found.operation == 'p2p' else 'over'} {found.devices:,} {name}",
+        f"{over} {exact_text(found.devices)} {name}",
         f"{found.algorithm}; bound by {found.bound}",
         "Rates are those by which plans are predicted: what training runs sustain.",
         "",
