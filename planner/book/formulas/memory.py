@@ -283,8 +283,8 @@ exchanged = predicted(
 )
 #: 1 where the expert-parallel group lies in a node, else 0.
 _inside = minimum(1, floor(n_node / (e * t_e)))
-exchanged.where(shape=False).equals(0, "A size alone has no experts.")
-exchanged.where(shape=True, experts=False).equals(0, "The model has no routed experts.")
+exchanged.by("definition", shape=False).equals(0, "A size alone has no experts.")
+exchanged.by("definition", shape=True, experts=False).equals(0, "The model has no routed experts.")
 exchanged.where(shape=True, experts=True, dispatcher=("all-gather", "deepep", "hybridep")).equals(
     0, "These dispatchers do not use the library's all-to-all."
 )
@@ -304,8 +304,7 @@ communicators = predicted(
     M_com * (sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1))
     + exchanged,
     "One communicator for each group that a device belongs to with others: all devices, data, "
-    "tensor, context, expert; under pipeline parallelism as many as the implementation opens. "
-    "Their buffers serve rings; an all-to-all has further ones.",
+    "tensor, context, expert; under pipeline parallelism as many as the implementation opens.",
 )
 
 process = predicted(
