@@ -44,7 +44,9 @@ stream_bytes = in_bytes(
     "bytes of an element of the residual stream",
     coefficient="bytes",
 )
-stream_bytes.where(wide_stream=False).equals(k_a, "As another activation.")
+stream_bytes.by("training.bytes.activation", wide_stream=False).equals(
+    k_a, "As another activation."
+)
 stream_bytes.by(
     "PyTorch autocast, which casts for matmuls alone; PEFT, prepare_model_for_kbit_training",
     wide_stream=True,

@@ -148,7 +148,11 @@ frozen.where(lora=True, hidden_matrix=False, lora_prepared=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
 frozen.by(
-    "PEFT, prepare_model_for_kbit_training", lora=True, hidden_matrix=False, lora_prepared=True
+    "PEFT, prepare_model_for_kbit_training",
+    lora=True,
+    hidden_matrix=False,
+    lora_prepared=True,
+    coefficient="bytes",
 ).equals(4 * device_parameters, "Embeddings, head and vectors are made fp32.")
 
 gathered_component = bytes_of_component(
