@@ -278,13 +278,11 @@ NCCL = "NCCL 2.30.7, src/transport/p2p.cc (p2pRecvSetup) and src/graph/paths.cc"
 exchanged = predicted(
     "memory.communicators.exchange",
     "M_a2a",
-    "buffers of the collective library for devices that exchange tokens by all-to-all",
+    "buffers of collectives for the all-to-all of tokens",
     source=NCCL,
 )
 #: 1 where the expert-parallel group lies in a node, else 0.
 _inside = minimum(1, floor(n_node / (e * t_e)))
-exchanged.by("definition", shape=False).equals(0, "A size alone has no experts.")
-exchanged.by("definition", shape=True, experts=False).equals(0, "The model has no routed experts.")
 exchanged.where(shape=True, experts=True, dispatcher=("all-gather", "deepep", "hybridep")).equals(
     0, "These dispatchers do not use the library's all-to-all."
 )
@@ -300,12 +298,17 @@ communicators = predicted(
     "buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
-).equals(
-    M_com * (sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1))
-    + exchanged,
-    "One communicator for each group that a device belongs to with others: all devices, data, "
-    "tensor, context, expert; under pipeline parallelism as many as the implementation opens.",
 )
+_of_groups = M_com * (
+    sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1)
+)
+_GROUPS = (
+    "One communicator for each group that a device belongs to with others: all devices, data, "
+    "tensor, context, expert; under pipeline parallelism as many as the implementation opens."
+)
+communicators.where(shape=False).equals(_of_groups, _GROUPS)
+communicators.where(shape=True, experts=False).equals(_of_groups, _GROUPS)
+communicators.where(shape=True, experts=True).equals(_of_groups + exchanged, _GROUPS)
 
 process = predicted(
     "memory.process",
