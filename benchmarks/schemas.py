@@ -34,7 +34,8 @@ def derive_schemas() -> dict[str, dict[str, Any]]:
     }
     names: dict[str, Any] = {
         kind: {
-            "description": f"A {kind} that ships, by its name, or any by its path.",
+            "description": f"A {kind} that ships, by its name, or "
+            + ("NAME@YEAR-MONTH, as it was then." if kind == "stack" else "any by its path."),
             "anyOf": [{"enum": preset_names(kind)}, {"type": "string", "minLength": 1}],
         }
         for kind in FOLDERS

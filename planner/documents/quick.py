@@ -1132,8 +1132,11 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
 
 
 def _assume_batch(said: dict[str, Said]) -> None:
-    """Assume the batch of a fine-tuning, in whole sequences for each device."""
-    batch, why = _load_phrases()["assumptions"][BATCH]
+    """Assume the batch of a fine-tuning, in whole sequences for each device; one micro-batch of
+    each where the optimizer steps inside the backward pass."""
+    step = said.get("training.optimizer_step")
+    at_once = step is not None and step.value == "in-backward"
+    batch, why = _load_phrases()["assumptions"]["batch at once" if at_once else BATCH]
     micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
     whole = (count.value if count else 1) * (micro.value if micro else 1)
     said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)

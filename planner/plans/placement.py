@@ -11,6 +11,8 @@ PAGED = ("adamw", "adam-8bit", "lion")
 STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
 PAGES = "training.optimizer_paged"
 PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
+#: The value of ``STEP`` that uses each gradient at once, so that a step is one micro-batch.
+IN_BACKWARD = "in-backward"
 
 
 def fill_shares(draft: Draft) -> None:
@@ -55,7 +57,7 @@ def check_step(draft: Draft) -> None:
         training["optimizer_paged"] = False
     elif wrong:
         draft.fault(PAGES, wrong, allowed)
-    within, away = training["optimizer_step"] == "in-backward", draft.get(GRADIENTS)
+    within, away = training["optimizer_step"] == IN_BACKWARD, draft.get(GRADIENTS)
     if not (within or away):
         return
     key, otherwise = PARAMETERS if draft.get(PARAMETERS) else GRADIENTS, "false"

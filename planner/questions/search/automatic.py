@@ -18,6 +18,7 @@ from planner.documents.source import Document
 from planner.plans import plan
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
+from planner.plans.placement import IN_BACKWARD
 from planner.questions.constraints import margin_of
 from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
@@ -117,7 +118,8 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
 
 def _add_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
     """Return the document with a global batch, and the reason for one that it does not set: as many
-    whole sequences as ``TOKENS`` fill, the same number for each device.
+    whole sequences as ``TOKENS`` fill, the same number for each device; one micro-batch of each
+    where the optimizer steps inside the backward pass.
 
     Raises:
         PlanError: nothing says how long a sequence is.
@@ -133,9 +135,13 @@ def _add_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
                   "training.global_batch and training.sequence_length")
         )  # fmt: skip
     devices = data["cluster"]["devices"]
-    batch = devices * -(-TOKENS // (length * devices))
-    why = (
-        f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
-        "section 2.2), in whole sequences for each device"
-    )
+    if data["training"].get("optimizer_step") == IN_BACKWARD:
+        batch = devices * (data["training"].get("micro_batch") or 1)
+        why = "one micro-batch for each device, as the optimizer steps inside the backward pass"
+    else:
+        batch = devices * -(-TOKENS // (length * devices))
+        why = (
+            f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
+            "section 2.2), in whole sequences for each device"
+        )
     return document.change_keys({"training.global_batch": batch}), {"training.global_batch": why}

@@ -25,6 +25,7 @@ from planner.engine import instance
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
+from planner.plans.placement import IN_BACKWARD, STEP
 from planner.plans.plan import build_draft, check_value, collect_devices, is_own_choice, variant
 from planner.questions.batch_graph import Kind
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, encode_values
@@ -153,7 +154,7 @@ class Space:
 
     def build_plan(self, degrees: Degrees) -> Plan:
         """Build a plan with some degrees, and what follows from implementation and loss."""
-        return variant(self.plan, {**self.start, **degrees.changes, **degrees.kernels})
+        return variant(self.plan, {**self._start_from(degrees.changes), **degrees.kernels})
 
     def get_kind(self, degrees: Degrees) -> Kind:
         """Build a plan with some degrees, and its case."""
@@ -165,7 +166,16 @@ class Space:
     def _draft(self, changes: Mapping[str, Any], whole: bool = True) -> Draft:
         """Draft the undivided layout with some changes, with its faults; without ``whole``, check
         only what depends on the model's shape."""
-        return build_draft(self.plan, {**self.start, **changes}, whole)
+        return build_draft(self.plan, self._start_from(changes), whole)
+
+    def _start_from(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the undivided layout with some changes, and with one micro-batch if the plan adds
+        no gradients up."""
+        start = {**self.start, **changes}
+        if self.plan.get(STEP) == IN_BACKWARD:
+            shared = self.batch * math.prod(start[key] for key in OUTER)
+            start[MICRO_BATCH] = max(1, shared // self.plan.get("cluster.devices"))
+        return start
 
     def _find_degrees(self) -> tuple[tuple[Degrees, ...], dict[str, tuple[int, ...]]]:
         """Find the combinations of degrees that make a valid plan, and the degrees of which only
