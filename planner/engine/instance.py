@@ -65,7 +65,7 @@ def build(plan: Plan) -> Case:
         "trained": tuple(sorted(adapters.trained)),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
-        "wide_stream": _widens_stream(plan),
+        "wide_stream": _find_wide_stream(plan),
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
@@ -89,12 +89,14 @@ def build(plan: Plan) -> Case:
     return Case(bindings, settings, axes, pair_values, kinds, plan.book)
 
 
-def _widens_stream(plan: Plan) -> bool:
-    """Return whether embedding and norms, and so the residual stream, are wider than matmuls."""
+def _find_wide_stream(plan: Plan) -> str:
+    """Find what makes embedding and norms, and so the residual stream, wider than matmuls:
+    ``prepared``, ``autocast`` (but for ZeRO-3, which gathers weights in another format) or
+    ``none``."""
     if plan.get("training.lora") is not None:
-        return bool(plan.get("training.lora.prepared"))
-    whole = plan.settings["parallelism.zero"] < 3
-    return whole and bool(plan.get("training.bytes.weight") > plan.get("training.bytes.compute"))
+        return "prepared" if plan.get("training.lora.prepared") else "none"
+    wider = plan.get("training.bytes.weight") > plan.get("training.bytes.compute")
+    return "autocast" if wider else "none"
 
 
 #: Certainty of a default, by the prefix of its reason.

@@ -73,7 +73,7 @@ def list_tensors(
     sizes = {
         "activation": notation.k_a,
         "input": notation.k_x if cast else notation.k_a,
-        "stream": 4 if settings["wide_stream"] else notation.k_a,
+        "stream": 4 if chosen["wide_stream"] else notation.k_a,
         "logit": notation.k_z,
         "matrix": notation.k_c if settings["parallelism.zero"] == 3 else notation.k_w,
     }
@@ -149,7 +149,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "context": settings["parallelism.context"] > 1,
         "pipeline": settings["parallelism.pipeline"] > 1,
         "prepared": lora and settings["training.lora.prepared"],
-        "wide_stream": settings["wide_stream"],
+        "wide_stream": settings["wide_stream"]
+        in (("prepared",) if settings["parallelism.zero"] == 3 else ("prepared", "autocast")),
         "adapted": [c for c in components if c.settings["adapted"]],
         "held": lora and settings["training.reentrant"] and settings["parallelism.zero"] == 3,
         "adapters": kept if lora else "none",

@@ -90,6 +90,7 @@ def lines(file: Path) -> list[list[str]]:
         ["check", str(file)],
         ["check", str(file.parent / "none.md"), "--plans", str(file)],
         ["diff", str(file), plan],
+        ["collective", "all-reduce", "--bytes", "1GiB", "--on", str(file)],
     ]
 
 

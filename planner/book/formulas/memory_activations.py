@@ -44,13 +44,18 @@ stream_bytes = in_bytes(
     "bytes of an element of the residual stream",
     coefficient="bytes",
 )
-stream_bytes.by("training.bytes.activation", wide_stream=False).equals(
+stream_bytes.by("training.bytes.activation", wide_stream="none").equals(
     k_a, "As another activation."
 )
-stream_bytes.by(
-    "PyTorch autocast, which casts for matmuls alone; PEFT, prepare_model_for_kbit_training",
-    wide_stream=True,
-).equals(4, "Embedding and norms are fp32, and so are the sums of what they give.")
+stream_bytes.by("training.bytes.gather", wide_stream="autocast", zero=3).equals(
+    k_a, "As another activation: embedding and norms are gathered in the format of matmuls."
+)
+for _wide, _zero in {"autocast": (0, 1, 2), "prepared": (0, 1, 2, 3)}.items():
+    stream_bytes.by(
+        "PyTorch autocast, which casts for matmuls alone; PEFT, prepare_model_for_kbit_training",
+        wide_stream=_wide,
+        zero=_zero,
+    ).equals(4, "Embedding and norms are fp32, and so are the sums of what they give.")
 _INPUT = "The layer's input only; the rest is computed again."
 kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
     stream_bytes * tokens * h / input_ranks, _INPUT
