@@ -24,7 +24,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans import error_bands
 from planner.questions import loading
-from planner.results.verdict import VERDICTS, decide_state, is_within_capacity
+from planner.results.verdict import FITS, SURE, VERDICTS, decide_state
 
 Record = dict[str, Any]
 
@@ -107,8 +107,8 @@ def verdicts(*files: Path) -> list[Record]:
 
 
 def _decide_state(evaluation: Evaluation) -> str:
-    fits, left = is_within_capacity(evaluation.value), evaluation.value("memory.headroom_p95")
-    return decide_state(bool(fits), True, bool(left >= 0))
+    fits, safe = (bool(evaluation.value(name) >= 0) for name in (FITS, SURE))
+    return decide_state(fits, True, safe)
 
 
 def decided(records: Iterable[Record]) -> list[list[str]]:

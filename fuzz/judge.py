@@ -16,7 +16,7 @@ from typing import Any
 from planner.base.resources import read_yaml
 
 #: What may be below zero: what is left of a capacity.
-SIGNED = ("memory.headroom", "memory.headroom_p95")
+SIGNED = ("memory.headroom", "memory.headroom_p95", "memory.left")
 #: Shares of a whole. A utilisation counts what masks hide, which kernels may skip.
 SHARES = ("time.goodput", "memory.activations.offloaded")
 _TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))

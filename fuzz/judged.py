@@ -237,8 +237,8 @@ def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -
 #: where two peaks are the same to double precision.
 OF = {
     "memory.allocator": "memory.total", "memory.headroom": "memory.process",
-    "memory.headroom_p95": "memory.at_worst", "time.failure_days": "time.training_days",
-    "parameters.non_embedding": "parameters.total",
+    "memory.headroom_p95": "memory.at_worst", "memory.left": "memory.needed",
+    "time.failure_days": "time.training_days", "parameters.non_embedding": "parameters.total",
     **{f"memory.{part}": "memory.total" for part in (
         "weights", "gradients", "optimizer", "activations", "buffers", "cache",
     )},

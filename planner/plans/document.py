@@ -13,8 +13,10 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Book
-from planner.documents import stacks
-from planner.documents.source import Document, lookup
+from planner.documents import schema, stacks
+from planner.documents.source import Document, change_keys, lookup
+
+STACK = "training.stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,20 +226,32 @@ class Draft:
             self.defaults[dotted] = why
         return node[key]
 
-    def fault(self, dotted: str, message: str, allowed: str | None = None) -> None:
-        """Record a fault; ``raise_faults`` raises all of them.
+    def fault(
+        self, dotted: str, message: str, allowed: str | None = None, against: str = ""
+    ) -> None:
+        """Record a fault; ``raise_faults`` raises all of them. If a stack decided one of the keys,
+        that key goes back to its default instead, for what the plan states comes first, unless the
+        stack does not run the default.
 
         Args:
             dotted: the key at fault, with its sections; a number in it is an index of a list.
             message: what is wrong.
             allowed: what may be written.
+            against: another key that the value contradicts.
         """
+        for key in filter(self._is_from_stack, (dotted, against)):
+            default, stack = (schema.describe("plan", key) or {}).get("default"), self.get(STACK)
+            if default in stacks.find_choices(stack).get(key, (default,)):
+                self.data = change_keys(self.data, {key: default})
+                return
+            message += f", which training.stack {stack} sets"
         path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
         self.faults.append(Fault(message, self.document.find_place(path), allowed))
 
-    def is_from_stack(self, dotted: str) -> bool:
-        """Return whether a stack decided a key, which gives way to those that the plan states."""
-        return self.document.find_origin(tuple(dotted.split("."))).kind == stacks.KIND
+    def _is_from_stack(self, dotted: str) -> bool:
+        """Decide whether a key has the value that a stack set."""
+        node = self.document.find_node(dotted.split("."))
+        return node.origin.kind == stacks.KIND and node.plain() == self.get(dotted)
 
     def raise_faults(self) -> None:
         """Raise a PlanError if there are faults."""

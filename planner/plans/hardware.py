@@ -39,8 +39,9 @@ AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.
 AXES = ("x", "y", "z")
 HOST = ("host_link", "host_memory")
-#: Of what is offloaded, what travels beside the passes.
-TRAVELLING = ("activations", "parameters", "gradients")
+#: Of what is offloaded, what travels beside the passes: with the optimizer the gradients do, unless
+#: they stay in one buffer until the update.
+TRAVELLING = ("activations", "parameters", "optimizer")
 
 #: A run does not finish whose restart takes so many times the mean time between interruptions: one
 #: restart in e**11, 60,000, comes to its end.
@@ -343,8 +344,13 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
     core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
         "time.assumed": assumed,
-        "time.offload": any(training["offload"][key] for key in TRAVELLING),
+        "time.offload": any(
+            training["offload"][key]
+            for key in TRAVELLING
+            if key != "optimizer" or rules["gradients"] != "persistent"
+        ),
         "time.host_update": training["offload"]["optimizer"] > 0,
+        "memory.host_stated": _states_host(draft),
         "time.stragglers_given": cluster.get("stragglers") is not None,
         "run.interrupted": interrupted,
         "run.finishes": finishes,
@@ -356,6 +362,13 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
         **{f"time.again.{key}": key in modules and (core or key != CORE) for key in MODULES},
     }
     return found if assumed else {**found, **_predict_settings(draft)}
+
+
+def _states_host(draft: Draft) -> bool:
+    """Decide whether the plan states the memory of a host and fills it by a known amount."""
+    shaped = "layers" in draft.get("model") and draft.get("training.sequence_length") is not None
+    stated = draft.get("cluster.node_memory") is not None
+    return stated and shaped and draft.get("training.mode") == "train"
 
 
 def _predict_settings(draft: Draft) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def fill_kernels(draft: Draft) -> None:
     sizes = training["bytes"]
     if draft.get("training.lora") is not None:  # also where a move adds adapters
         draft.default("training.lora.dropout", 0, "none")
+        draft.default("training.lora.originals", profile["originals"], under)
         prepared = draft.default("training.lora.prepared", False, "the base stays as it is")
         if prepared and draft.get("training.lora.base") not in PREPARED:
             wrong = f"a base in {draft.get('training.lora.base')} is not prepared"

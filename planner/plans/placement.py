@@ -39,8 +39,9 @@ def fill_shares(draft: Draft) -> None:
     stated = own.find_origin(zero.split(".")).kind != "default" and own.get(zero) == layout["zero"]
     if stated and own.held is None:  # and no search changes it
         wrong = f"weights on the host are fetched by layers, not with {zero} {layout['zero']}"
-        draft.fault(PARAMETERS, wrong, "false, or zero: 3")
-    layout["zero"], draft.derived[zero] = 3, "3 where weights lie on the host"
+        draft.fault(PARAMETERS, wrong, "false, or zero: 3", zero)
+    draft.get("parallelism")["zero"] = 3
+    draft.derived[zero] = "3 where weights lie on the host"
 
 
 def check_step(draft: Draft) -> None:
@@ -53,9 +54,7 @@ def check_step(draft: Draft) -> None:
     elif training["optimizer_paged"] and draft.get(OPTIMIZER):
         wrong = "states on the host (training.offload.optimizer) are not paged"
         allowed = "one of the two"
-    if wrong and draft.is_from_stack(PAGES):
-        training["optimizer_paged"] = False
-    elif wrong:
+    if wrong:
         draft.fault(PAGES, wrong, allowed)
     within, away = training["optimizer_step"] == IN_BACKWARD, draft.get(GRADIENTS)
     if not (within or away):

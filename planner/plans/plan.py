@@ -263,9 +263,10 @@ def _check_choices(draft: Draft) -> None:
         draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
     elif stage and not given:
         wrong = f"false contradicts parallelism.zero {stage}"
-        draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0")
+        draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0", stacks.ZERO)
+        stage = draft.get(stacks.ZERO)
     live = "memory.live_parameters"
-    if stage != 3 and draft.get(live) and not draft.is_from_stack(live):
+    if stage != 3 and draft.get(live):
         wrong = f"weights are not sharded with parallelism.zero {stage}"
         draft.fault(live, wrong, "0, or zero: 3")
     _set_offload(draft)
@@ -292,9 +293,10 @@ def _set_offload(draft: Draft) -> None:
         wrong = f"{away} layers of a model with {layers or 'no layers yet'}"
         draft.fault(key, wrong, f"at most {layers}" if layers else "a model of known shape")
     else:
-        of_layers = Fraction(away, layers)
-        if draft.default(share, of_layers, "training.offload.layers of model.layers") != of_layers:
-            draft.fault(key, f"{share} contradicts {away} of {layers}", "one of the two")
+        of_layers, why = Fraction(away, layers), "training.offload.layers of model.layers"
+        if draft.default(share, of_layers, why) != of_layers:
+            draft.fault(key, f"{share} contradicts {away} of {layers}", "one of the two", share)
+            draft.default(share, of_layers, why)
 
 
 def _check_stack(draft: Draft) -> None:

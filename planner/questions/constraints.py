@@ -14,6 +14,7 @@ from planner.book import notation
 from planner.book.quantity import BOOK, Book
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
+from planner.results.verdict import FITS, SURE
 
 #: Symbols of a stage that sums over all stages read.
 OF_ALL_STAGES = {notation.alike, notation.in_flight_on_run, notation.recomputed_on_run}
@@ -132,8 +133,19 @@ def margin_of(plan: Plan, asked: str | None = None) -> str:
     return asked or (team and team.margin) or MARGIN
 
 
+#: The limit that a plan fits as predicted, on the device and on the host.
+PREDICTED = Limit(FITS, ">=", 0)
+
+
+def list_fit_limits(margin: str, plan: Plan) -> tuple[Limit, ...]:
+    """Return the limits that a plan must satisfy in order to fit with a margin: the one of the
+    margin first, and one on the host if the plan states its memory."""
+    host = (PREDICTED,) if plan.settings["memory.host_stated"] else ()
+    return (fit_limit(margin, plan), *host)
+
+
 def fit_limit(margin: str, plan: Plan) -> Limit:
-    """Return the limit that a plan must satisfy in order to fit with a margin.
+    """Return the limit that the device of a plan must satisfy in order to fit with a margin.
 
     Args:
         margin: ``p95``: the 95th percentile of published measurements fits, not only what is
@@ -149,7 +161,7 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     """
     text = margin.strip()
     if text == MARGIN:
-        return Limit("memory.headroom_p95", ">=", 0)
+        return Limit(SURE, ">=", 0)
     allowed = "p95, a share such as 5%, or 0"
     try:
         share = Fraction(units.parse(text, "1"))

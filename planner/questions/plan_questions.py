@@ -331,9 +331,13 @@ def judge_limit(
     Returns:
         The requirement with its value and whether it is met.
     """
+    from planner.questions.constraints import PREDICTED
+
     quantity = result[limit.quantity]
     if quantity.absent is not None:
         return Requirement(text, place, limit, None, None, quantity.absent)
+    if fits and limit.is_met(quantity.number) and not result.verdict["fits"]:  # of the host
+        limit, quantity = PREDICTED, result[PREDICTED.quantity]
     if fits and result.verdict["state"] == "open":
         return Requirement(text, place, limit, None, None, result.verdict["reason"])
     value, worst = quantity.number, None

@@ -33,7 +33,7 @@ from planner.questions.constraints import numeric
 from planner.questions.solve.evaluations import AsItIs, Probes
 from planner.results.moves import evaluate_near, list_moves
 from planner.results.result import Result
-from planner.results.verdict import UNFIT
+from planner.results.verdict import FITS, UNFIT
 
 #: Whole numbers so large that they are treated as measures.
 LARGE = ("training.tokens",)
@@ -43,7 +43,6 @@ SECTIONS = ("training.", "parallelism.", "cluster.", "model.")
 FIXED = "cluster.accelerator."
 #: Widths are multiples of it, so that matmuls fill their tiles.
 TILE = 128
-FITS = "memory.headroom_p95"
 TENTH = Fraction(1, 10)
 #: Roundings to whole numbers below this size are steps, not noise in the last digits.
 COARSE = 10_000

@@ -18,13 +18,13 @@ from planner.base.display import clean, columns
 from planner.base.numbers import GIB, choose_unit, exact_text
 from planner.base.sandbox import Record
 from planner.questions.search import ranking
-from planner.questions.search.engine import FITS, MEMORY, STEP, Layout, Point, SearchResult
+from planner.questions.search.engine import HEADROOM, MEMORY, STEP, Layout, Point, SearchResult
 from planner.report import chart
 from planner.report.elements import Label, Plot, Table
 from planner.report.report import render_md, render_page
 from planner.report.sentences import Parts, build_interval, format_part, join_parts, wrap_text
 from planner.results.result import Result
-from planner.results.verdict import UNFIT, VERDICTS
+from planner.results.verdict import FITS, UNFIT, VERDICTS
 
 #: The word for the best layout by objective.
 BEST = {STEP: "Fastest", "cost.total": "Cheapest"}
@@ -82,7 +82,7 @@ def build_search_view(found: SearchResult) -> SearchView:
     """Return what the templates show of a search."""
     title = found.plan.book.quantities[found.by].title  # of the objective
     layout = found.best[0] if found.best else found.nearest
-    capacity = layout.values[FITS] + layout.values[MEMORY] if layout else 0  # bytes of a device
+    capacity = layout.values[HEADROOM] + layout.values[MEMORY] if layout else 0  # bytes of a device
     return SearchView(
         name=f"Layouts of {clean(found.plan.name or 'a plan')}",
         word="" if found.best else "No layout fits",
@@ -366,7 +366,7 @@ def close(
     if found.by == MEMORY or not found.best:
         return None
     best, unit = found.best[0], found.plan.book.quantities[found.by].unit
-    capacity = float((best.values[FITS] + best.values[MEMORY]) / GIB)
+    capacity = float((best.values[HEADROOM] + best.values[MEMORY]) / GIB)
     least = float(best.values[found.by])
     places = [_place_layout(layout, found.by) for layout in listed]
     marked = {name: _place_layout(layout, found.by) for name, layout in others.items()}

@@ -1,11 +1,12 @@
 """Plans near a plan that are better: changes that make one fit, and layouts that are faster.
 
-Safe means that the 95th percentile fits (``memory.headroom_p95``). Every change is a plan of its
-own, evaluated like any other. If a plan is not safe, single changes that make it so are ranked by
-the predicted time, even if the plan assumes a utilisation, or, without a prediction, by how much
-they interfere: sharding states costs least, activation checkpointing costs another forward pass,
-another optimizer changes the training. A safe plan gets faster safe layouts by hill climbing: the
-result is better than the plan, not the best there is; ``plan.py search`` finds that.
+Safe means that the 95th percentile fits, and what lies on the host (``_measure_slack``). Every
+change is a plan of its own, evaluated like any other. If a plan is not safe, single changes that
+make it so are ranked by the predicted time, even if the plan assumes a utilisation, or, without a
+prediction, by how much they interfere: sharding states costs least, activation checkpointing costs
+another forward pass, another optimizer changes the training. A safe plan gets faster safe layouts
+by hill climbing: the result is better than the plan, not the best there is; ``plan.py search``
+finds that.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from planner.plans.layout import COLUMNS, KERNELS
 from planner.plans.plan import reset_derived, variant
 from planner.results.intervals import get_or_zero
 from planner.results.moves import Move, evaluate_near, list_moves
+from planner.results.verdict import FITS, SURE
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
-#: Free memory, and at the 95th percentile: a plan is safe if that is not negative.
-LEFT, SAFE = "memory.headroom", "memory.headroom_p95"
+#: Free memory of the fullest device.
+HEADROOM = "memory.headroom"
 STEP, ADAPTERS = "time.step_seconds", "training.lora.rank"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: The most changes combined if no single one is enough.
@@ -89,7 +91,7 @@ def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
         plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
     evaluation = Evaluation(instance.build(plan))
     try:
-        headroom = float(evaluation.value(SAFE))
+        headroom = _measure_slack(evaluation)
         parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
     except Absent:
         return None
@@ -132,17 +134,25 @@ def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
     return Advice(least - headroom, decides, tuple(found[:most]))
 
 
+def _measure_slack(evaluation: Evaluation) -> float:
+    """Return the bytes that are left at worst, on the device or the host; a plan is safe if they
+    are not negative."""
+    return float(min(evaluation.value(name) for name in (SURE, FITS)))
+
+
 def _try_changes(
     like: Evaluation, plan: Plan, changes: Mapping[str, Any], now: float, rank: int
 ) -> Remedy | None:
     """Evaluate the plan with these changes; return None if it is invalid or not safe."""
     try:
-        evaluation = evaluate_near(like, variant(plan, changes), (LEFT, SAFE, SPEED, COST))
-        headroom = float(evaluation.value(LEFT))
-        at_worst = float(evaluation.value(SAFE))
+        evaluation = evaluate_near(
+            like, variant(plan, changes), (HEADROOM, FITS, SURE, SPEED, COST)
+        )
+        headroom = float(evaluation.value(HEADROOM))
+        at_worst = float(evaluation.value(SURE))
     except (PlanError, Absent):
         return None
-    if at_worst < 0:
+    if _measure_slack(evaluation) < 0:
         return None
     then = float(get_or_zero(SPEED, evaluation)) if now else 0.0
     cost = float(get_or_zero(COST, evaluation)) if then else 0.0
@@ -182,7 +192,7 @@ def find_faster(
         quantities: further quantities to evaluate of each.
         like: an evaluation of the plan, whose graph is reused.
     """
-    quantities = (STEP, SAFE, *quantities)
+    quantities = (STEP, FITS, SURE, *quantities)
     base = Evaluation(like.case if like else instance.build(plan), like=like, exact=False)
     try:
         here, best = Nearby({}, plan, base.get_values(quantities)), dict[int, Nearby]()
@@ -198,7 +208,7 @@ def find_faster(
             tried.add(at_values)
             with suppress(PlanError):
                 evaluation = evaluate_near(stands, other, quantities, exact=False)
-                if evaluation.value(SAFE) < 0:  # cheaper to evaluate, so it goes first
+                if _measure_slack(evaluation) < 0:  # cheaper to evaluate, so it goes first
                     continue
                 found = Nearby(changes, other, evaluation.get_values(quantities))
                 many = len(found.chosen)

@@ -29,7 +29,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import in_turn, intervals
 from planner.results.inputs import Input, list_inputs
-from planner.results.verdict import decide_state, is_within_capacity
+from planner.results.verdict import FITS, SURE, decide_state
 
 if TYPE_CHECKING:
     import sympy
@@ -234,27 +234,21 @@ class Result(Shown):
         that is unknown, and ``state``, which includes the allocator's cache and the uncertainty.
 
         ``fits``: the 95th percentile of published measurements is within capacity; ``tight``: the
-        live tensors and the runtime are, the percentile is not; ``no``: they are not; ``open``: an
-        input that decides is missing, such as the shape of a model given by its size.
+        live tensors and the runtime are, the percentile is not; ``no``: they are not, or the host
+        has too little memory; ``open``: an input that decides is missing, such as the shape of a
+        model given by its size.
         """
-        headroom = self["memory.headroom"]
-        if headroom.absent is not None:
-            return {"fits": None, "state": "open", "reason": _name_missing(headroom.absent)}
-        fits = bool(is_within_capacity(lambda name: self[name].number)) and not self.exceeds_host
-        shaped = self.plan.model is not None
-        safe = fits and shaped and self["memory.headroom_p95"].number >= 0
+        left = self[FITS]
+        if left.absent is not None:
+            return {"fits": None, "state": "open", "reason": _name_missing(left.absent)}
+        fits, shaped = bool(left.number >= 0), self.plan.model is not None
+        safe = fits and shaped and self[SURE].number >= 0
         state = decide_state(fits, shaped, bool(safe))
         return {
             "fits": fits,
             "state": state,
             "reason": _name_missing(SIZE_ONLY) if state == "open" else None,
         }
-
-    @property
-    def exceeds_host(self) -> bool:
-        """Whether the plan fills more memory of a node's host than the cluster states."""
-        left = self.get("memory.host.headroom")
-        return left is not None and left.number < 0
 
     @cached_property
     def alternative(self) -> Result | None:

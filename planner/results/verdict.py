@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
@@ -38,31 +37,21 @@ VERDICTS = {
 (UNFIT, _) = VERDICTS["no"].says
 
 
-#: What a device holds however little the allocator keeps, and what it may hold.
-NEEDED, CAPACITY = "memory.needed", "memory.capacity"
-
-
-def is_within_capacity(value_of: Callable[[str], Any]) -> Any:
-    """Decide whether live tensors and the runtime are within the capacity of a device.
-
-    Args:
-        value_of: gives a quantity in bytes by its id, as a number or as an array of any shape.
-
-    Returns:
-        A truth value; an array where the quantities are.
-    """
-    return value_of(NEEDED) <= value_of(CAPACITY)
+#: A plan fits where this is at least 0: what is needed is within the capacity of a device, and
+#: within the memory of a host.
+FITS = "memory.left"
+#: It fits safely where this is at least 0 too, and tightly where it is not.
+SURE = "memory.headroom_p95"
 
 
 def decide_state(fits: bool | None, shaped: bool, safe: bool) -> str:
     """Decide the state of a verdict.
 
     Args:
-        fits: whether live tensors and the runtime are within the capacity; None where that is
-            unknown.
+        fits: whether ``FITS`` is at least 0; None where that is unknown.
         shaped: whether the shape of the model is known, not only its size: without it, activations
             and buffers are missing from the prediction.
-        safe: whether the 95th percentile of published measurements is within the capacity.
+        safe: whether ``SURE`` is at least 0.
 
     Returns:
         The state, a key of ``VERDICTS``.

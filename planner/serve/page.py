@@ -40,7 +40,7 @@ from planner.report.answer import (
 from planner.report.layout import DAYS, STEP, trim_key
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
-from planner.results.verdict import CAPACITY, NEEDED, UNFIT, is_within_capacity
+from planner.results.verdict import FITS, UNFIT
 from planner.serve import controls
 
 Body = Mapping[str, Any]
@@ -331,7 +331,7 @@ def _list_stages(result: Result) -> list[tuple[str, list[Segment], str, str]]:
     their sum in GiB, and where the capacity is, in per cent."""
     from planner.report import pictures
 
-    capacity, groups = result.get(CAPACITY), pictures.group_stages(result)
+    capacity, groups = result.get("memory.capacity"), pictures.group_stages(result)
     if len(result.list_entries("stage")) < 2 or capacity is None:
         return []
     rows = []
@@ -449,12 +449,10 @@ def _find_refused(result: Result) -> Iterator[tuple[str, dict[str, str]]]:
             if option == plan.get(key):
                 continue
             try:
-                other = evaluate_near(
-                    result.evaluation, variant(plan, {key: option}), (NEEDED, CAPACITY, PROCESS)
-                )
-                if not is_within_capacity(other.value):
-                    process = gib(other.value(PROCESS))
-                    said[format_option(option)] = f"{UNFIT}: {process} GiB"
+                other = evaluate_near(result.evaluation, variant(plan, {key: option}), (FITS,))
+                if other.value(FITS) < 0:
+                    lacking = gib(-other.value(FITS))
+                    said[format_option(option)] = f"{UNFIT}: {lacking} GiB too little"
             except Absent:
                 continue  # nothing is known of its memory
             except PlanError as error:

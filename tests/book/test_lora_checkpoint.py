@@ -88,6 +88,33 @@ def test_modules_trained_beside_adapters_count_as_without_adapters(
     assert more("checkpoint.bytes") == (4 + 8) * whole
 
 
+@pytest.mark.parametrize(
+    ("trained", "held", "whole"),
+    [
+        ([], 35_699_200, 14_336),
+        (["head"], 52_083_200, 8_206_336),
+        (["embedding", "head"], 68_467_200, 16_398_336),
+        (["embedding", "head", "norm"], 68_469_760, 16_399_616),
+    ],
+)
+def test_peft_keeps_a_module_beside_the_copy_that_it_trains(
+    trained: list[str], held: int, whole: int
+) -> None:
+    """Bytes of all parameters and parameters with gradients as peft 0.21.2 with torch 2.14.1 has
+    them: LlamaForCausalLM in bf16, adapters of rank 8 at q_proj and v_proj, and modules_to_save."""
+    sizes = {"layers": 2, "hidden": 256, "attention": {"heads": 4, "kv_heads": 2}}
+    plan = {
+        "model": {"extends": "llama2-7b", **sizes, "mlp": {"intermediate": 688}},
+        "cluster": {"accelerator": "a100-sxm-80gb", "devices": 1},
+        "training": {"implementation": "transformers", "precision": "bf16-pure", "global_batch": 1,
+                     "lora": {"rank": 8, "trained": trained}},
+        "parallelism": {"zero": 0},
+    }  # fmt: skip
+    assert planner.load(plan).evaluate()["memory.weights"].value == held
+    without = planner.load(plan, set={"training.lora.originals": False}).evaluate()
+    assert held - without["memory.weights"].value == 2 * (whole - 14_336)
+
+
 def test_a_tied_head_goes_with_the_embedding_and_none_is_trained_twice() -> None:
     tied = {**LLAMA, "model": "gpt2-small", "parallelism": {"tensor": 1},
             "training": {**LLAMA["training"], "sequence_length": 1024}}  # fmt: skip

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
+from planner import PlanError
 from planner.documents import stacks
 from planner.documents.source import preset_names
 from planner.plans.document import Plan
 from planner.questions import loading
 
+PAGED, STEP = "training.optimizer_paged", "training.optimizer_step"
+SINGLE = {
+    "cluster.devices": 1,
+    "training.optimizer": "adam-8bit",
+    "training.gradient_accumulation": 1,
+}
 RUN = {"tokens": "1B", "sequence_length": 2048, "micro_batch": 1}
 RELEASES = [
     (name, release)
@@ -50,6 +59,30 @@ def test_a_precision_that_is_left_out_is_the_one_that_it_becomes(name: str) -> N
 @pytest.mark.parametrize("name", preset_names("stack"))
 def test_a_layout_is_found_for_each_stack(name: str) -> None:
     assert _load(name, parallelism="auto").searched is not None
+
+
+@pytest.mark.parametrize(
+    ("stack", "stated", "key", "value"),
+    [
+        ("unsloth", {"training.offload.layers": 4, "training.lora": {"rank": 8}},
+         "training.offload.activations", Fraction(4, 32)),
+        ("maxtext", {"training.distributed_optimizer": False}, "parallelism.zero", 0),
+        ("torchtune", {"training.offload.optimizer": True, **SINGLE}, PAGED, False),
+        ("torchtune", {"training.gradient_accumulation": 1, **SINGLE}, PAGED, True),
+        ("torchtune", {"training.implementation": "megatron", **SINGLE}, STEP, "whole"),
+    ],
+)  # fmt: skip
+def test_what_a_plan_states_comes_before_what_its_stack_sets(
+    stack: str, stated: dict[str, object], key: str, value: object
+) -> None:
+    assert _load(stack, **stated).get(key) == value
+
+
+def test_what_a_stack_must_have_is_refused_beside_what_contradicts_it() -> None:
+    with pytest.raises(PlanError) as refused:
+        _load("pytorch-fsdp2", training__distributed_optimizer=False)
+    said = "training.distributed_optimizer", "zero 3, which training.stack pytorch-fsdp2 sets"
+    assert all(words in str(refused.value) for words in said)
 
 
 def test_releases_stand_in_the_order_of_months() -> None:

@@ -78,13 +78,15 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", few)
     every = [c for rows in layouts.Space(plan).yield_blocks() for c in yield_layouts(rows)]
     exactly = InTurn()
-    values = [exactly(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
+    values = [
+        exactly(variant(plan, c), (MEMORY, engine.HEADROOM, engine.FITS, STEP)) for c in every
+    ]
     fastest, slowest = (f(v[STEP] for v in values) for f in (min, max))
     for factor in (0.9, 0.3, 0.1):
         limit = fastest + factor * (slowest - fastest)
         shares = [
             min(
-                v[engine.FITS] / (v[engine.FITS] + v[MEMORY]),
+                v[engine.HEADROOM] / (v[engine.HEADROOM] + v[MEMORY]),
                 (limit - v[STEP]) / max(limit, v[STEP]),
             )
             for v in values
@@ -199,7 +201,7 @@ def test_of_given_layouts_it_is_that_of_an_enumeration(
     every[STEP][chance.random(shape) < 0.1] = np.nan
     every["valid"][:, :, 5] = False
     capacity = (101, 105, 118, 99)[seed % 4]
-    every[engine.FITS] = capacity - every[MEMORY]
+    every[engine.FITS] = every[engine.HEADROOM] = capacity - every[MEMORY]
     limits = ((), (Limit(STEP, "<=", 112),), (Limit(MEMORY, "<=", 110),))[seed % 3]
     flat = {name: values.ravel().tolist() for name, values in every.items()}
     fit = [n for n in flat["number"] if flat["valid"][n] and flat[engine.FITS][n] >= 0]

@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.questions import loading
 from planner.questions.search import ranking
-from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
+from planner.questions.search.engine import FITS, HEADROOM, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import SCHEDULES, Space, SpaceRows
 from planner.report import searched
 from planner.results.improvements import find_faster
@@ -198,7 +198,7 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     """A margin of half as much again as predicted leaves a third of the capacity."""
     plan = loading.load({**ADAPTED, "parallelism": {"tensor": 8}})
     kept = search(plan, top=1, margin="50%").best[0].values
-    capacity = kept[FITS] + kept[MEMORY]
+    capacity = kept[HEADROOM] + kept[MEMORY]
     assert 3 * kept[MEMORY] <= 2 * capacity
     few = {f"parallelism.{key}": 1 for key in ("tensor", "pipeline", "context")}
     one = loading.load(

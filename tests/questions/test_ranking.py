@@ -87,7 +87,7 @@ def test_the_tightest_limit_is_the_one_of_which_the_smallest_share_is_left(
 ) -> None:
     """A quarter of the memory is free, and of 10 s what a step does not take."""
     values = {
-        engine.FITS: np.array([20.0]),
+        engine.HEADROOM: np.array([20.0]),
         engine.MEMORY: np.array([60.0]),
         STEP: np.array([seconds]),
     }
@@ -138,7 +138,7 @@ def test_the_plainest_says_how_far_behind_the_best_it_is(seconds: float, said: s
     [
         (Limit("memory.headroom_p95", ">=", 0), " (at the 95th percentile of published"),
         (Limit(engine.MEMORY, "<=", 30 * 2**30), " (with a margin: memory.process <= "),
-        (Limit(engine.FITS, ">=", 0), ""),
+        (Limit(engine.HEADROOM, ">=", 0), ""),
         (None, ""),
     ],
 )
@@ -163,7 +163,7 @@ def layout(
 ) -> engine.Layout:
     """One that was evaluated: ``tensor`` and so on are changed, the kernels follow."""
     keys = {"micro_batch": "training.micro_batch", "recompute": "training.recompute"}
-    values = {STEP: step, engine.MEMORY: 2**30, engine.FITS: 0}
+    values = {STEP: step, engine.MEMORY: 2**30, engine.HEADROOM: 0, engine.FITS: 0}
     named = {keys.get(key, f"parallelism.{key}"): value for key, value in changes.items()}
     one = engine.Layout(named, {KERNELS: "pytorch"}, values, values, evaluated=(None, STEP))  # type: ignore[arg-type]
     vars(one).update(parts=parts or {}, interval=interval)

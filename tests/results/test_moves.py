@@ -18,6 +18,7 @@ from planner.questions.sensitivity import step_choices, twice
 from planner.results.improvements import find_faster, find_fixes, list_faster
 from planner.results.moves import list_moves
 from planner.results.result import evaluate_plan
+from planner.results.verdict import FITS
 from planner.serve import page
 from tests.conftest import ROOT
 
@@ -65,7 +66,7 @@ def test_every_row_is_read_by_a_question() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_what_does_not_fit_is_the_same_on_the_page_and_beside_a_choice(name: str) -> None:
-    """A refused choice needs as much as the plan in which it is set, and no fix is refused."""
+    """A refused choice lacks as much as the plan in which it is set, and no fix is refused."""
     plan = make(name, PLANS[name])
     refused = dict(page._find_refused(evaluate_plan(plan)))
     assert refused
@@ -74,8 +75,8 @@ def test_what_does_not_fit_is_the_same_on_the_page_and_beside_a_choice(name: str
             if why.startswith("does not fit: "):
                 value = {"yes": True, "no": False}.get(option, option)
                 value = int(value) if type(plan.get(key)) is int else value
-                gib = Fraction(evaluate_alone(plan, {key: value}, PROCESS)) / 2**30
-                assert float(why.split()[3]) == pytest.approx(float(gib), rel=5e-3)
+                gib = Fraction(evaluate_alone(plan, {key: value}, FITS)) / 2**30
+                assert float(why.split()[3]) == pytest.approx(-float(gib), rel=5e-3)
     advice = find_fixes(plan)
     for fix in advice.remedies if advice else ():
         if len(fix.changes) == 1:

@@ -382,6 +382,21 @@ host_headroom = predicted(
     within=SIGNED,
 ).equals(M_node - host, "Negative: the plan does not fit.")
 
+left = predicted(
+    "memory.left",
+    r"\Delta M_need",
+    "memory that is left where what is needed leaves least, on the fullest device or on the host",
+    source="capacity less what is needed; memory of a node less what the plan fills",
+    within=SIGNED,
+)
+left.where(host_stated=False).equals(
+    capacity - needed, "Negative: the plan does not fit. The memory of the host is not stated."
+)
+left.where(host_stated=True).equals(
+    minimum(capacity - needed, host_headroom),
+    "Negative: the plan does not fit, whichever of the two is too small.",
+)
+
 headroom = predicted(
     "memory.headroom",
     r"\Delta M",

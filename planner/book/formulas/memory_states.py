@@ -137,7 +137,11 @@ frozen = bytes_of_component(
     "frozen weights of one component, before they are divided",
     source=LORA,
 )
-frozen.where(lora=False, fixed=False).equals(0, "None.")
+frozen.where(lora=False, fixed=False, originals=(None, False)).equals(0, "None.")
+PEFT = "peft, utils/other.py (ModulesToSaveWrapper)"
+frozen.by(PEFT, lora=False, fixed=False, originals=True).equals(
+    k_a * device_parameters, "What is trained in full is a copy; the module stays as it was."
+)
 frozen.by(STILL, lora=False, fixed=True).equals(
     k_w * device_parameters, "Weights as all others are kept: k_w bytes each."
 )

@@ -361,13 +361,28 @@ for _zero, _owners in _ways.items():
         "that it gathers, and states that have no room.",
     )
 
-#: Seconds for each parameter that a device owns, but for what lies on the host anyway.
-_sent = ((1 - f_g) * k_g + (1 - f_w) * k_c) / B_host
-_on_host = _sent + _once * minimum(n, n_host) / B_dram
-for _zero, _owners in _ways.items():
-    optimizer.by(f"{REN}, section 4", zero=_zero, host_update=True, optimizer=NO_PRODUCTS).equals(
-        max_over_stages(trained * (f_o * _on_host + (1 - f_o) * update / (W * e_mem)) / _owners),
-        "Gradients go to the host and weights come back; there weights, master weights and states "
-        "are read and written, gradients read, at the rate of its memory, which the devices "
-        "share. The device updates the others.",
-    )
+#: Seconds on the host for each parameter that a device owns.
+_in_dram = _once * minimum(n, n_host) / B_dram
+_READS = (
+    "On the host weights, master weights and states are read and written, gradients read, at the "
+    "rate of its memory, which the devices share. The device updates the others."
+)
+for _source, _kept, _on_host, _why in (
+    (
+        "Megatron-Core, optimizer/cpu_offloading/hybrid_optimizer.py",
+        "persistent",
+        (k_g + k_c) / B_host + _in_dram,
+        "Gradients go to the host before it, weights come back after it.",
+    ),
+    (
+        f"{REN}, section 4; torchao, optim/cpu_offload.py",
+        ("fresh", "passing"),
+        maximum(_in_dram, k_c / B_host),
+        "Beside it the weights that are done go to the device.",
+    ),
+):
+    _each = f_o * _on_host + (1 - f_o) * update / (W * e_mem)
+    for _zero, _owners in _ways.items():
+        optimizer.by(
+            _source, zero=_zero, host_update=True, optimizer=NO_PRODUCTS, gradients=_kept
+        ).equals(max_over_stages(trained * _each / _owners), f"{_READS} {_why}")

@@ -546,6 +546,7 @@ gathers.by(
 
 # -- host memory -------------------------------------------------------------------------------
 
+SENT = "DeepSpeed, stage3.py (partition_grads); torchao, cpu_offload.py (backward_hook)"
 INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857)"
 offload = seconds_of_part(
     "time.part.offload",
@@ -568,15 +569,29 @@ away = of_link(
 back = of_link(
     "time.part.offload.back", "t_off^B", "copies to and from the host beside the backward pass"
 )
-_leave = f_g * k_g * Sum(trained / state_ranks, "component") / B_host
+leaving = of_link(
+    "time.part.offload.gradients", "t_off^G", "a layer's gradients leave for the host"
+)
+leaving.by("Megatron-Core, hybrid_optimizer.py", gradients="persistent").equals(
+    0, "They wait for the update."
+)
+for _zero, _owners in {0: 1, (1, 2, 3): state_ranks}.items():
+    leaving.by(SENT, gradients=("fresh", "passing"), zero=_zero).equals(
+        f_o * k_g * Sum(trained / _owners, "component") / B_host,
+        "Those of weights that are updated there leave as soon as they are made, whether or not "
+        "the device keeps them too.",
+    )
+#: Gradients that only the host keeps are added up on the device; of m micro-batches one has none.
+_sums = f_g * (1 - 1 / micro_batches) * leaving
 for _again, _fetched, _why in (
     ({"reshard": True, "fixed": False}, _fetch, "and weights once more"),
     ({"reshard": False, "fixed": False}, 0, "weights are still there"),
     ({"fixed": True}, 0, "weights need no second pass"),
 ):
     back.where(**_again).equals(
-        maximum(f_off * kept_layer / B_host + _fetched, _leave),
-        f"Activations return, {_why}; gradients leave.",
+        maximum(f_off * kept_layer / B_host + _fetched + _sums, leaving),
+        f"Activations return, {_why}, and from the second micro-batch on the sums of gradients "
+        "that the host keeps, for the device to add to; gradients leave.",
     )
 
 # -- a layer -----------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
 from planner.plans.placement import IN_BACKWARD
 from planner.questions.constraints import margin_of
 from planner.questions.healing import build_near_plan, drop_auto_keys
-from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
+from planner.questions.search.engine import MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON
 from planner.questions.search.ranking import SPARED, describe_scope
+from planner.results.verdict import FITS
 
 #: Default tokens of a step: 4M, rounded to a power of two.
 TOKENS = 2**22

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.plans.document import Plan
-from planner.questions.constraints import Limit
+from planner.questions.constraints import PREDICTED, Limit
 from planner.questions.search.engine import (
-    FITS,
+    HEADROOM,
     MEMORY,
     MOST,
-    PREDICTED,
     STEP,
     Walk,
     explain_absence,
@@ -48,7 +47,7 @@ class BoundedSearch:
         by: the quantity to minimise.
         limits: further limits that a layout must satisfy.
         options: values that keys may have, by key.
-        fits: the limit that makes a layout fit; by default, as predicted.
+        fits: the limit with which a layout fits; in any case it fits as predicted.
         walk: the layouts, instead of all that have the options.
 
     Raises:
@@ -64,8 +63,9 @@ class BoundedSearch:
         fits: Limit = PREDICTED,
         walk: Walk | None = None,
     ) -> None:
-        self.plan, self.by, self.limits, self.fit = plan, by, tuple(limits), fits
-        names = list_criteria(by, (fits, *limits))
+        self.plan, self.by, self.limits = plan, by, tuple(limits)
+        self.fit = tuple(dict.fromkeys((fits, PREDICTED)))
+        names = list_criteria(by, (*self.fit, *limits))
         self.late = tuple(name for name in names if name.startswith("memory."))
         self.early = tuple(name for name in names if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
@@ -95,7 +95,7 @@ class BoundedSearch:
             walk = self.walk.widen_layouts()
         if walk is None:
             return found
-        others = BoundedSearch(self.plan, self.by, self.limits, None, self.fit, walk)
+        others = BoundedSearch(self.plan, self.by, self.limits, None, self.fit[0], walk)
         others.nearest = self.nearest
         return question(others)
 
@@ -127,10 +127,11 @@ class BoundedSearch:
             rows = np.flatnonzero(np.isfinite(self._least[1]))
             chunks = self._evaluate_rows(rows, self.early, self.late)
         for chunk in chunks:
-            fits = chunk.within([self.fit])
+            fits = chunk.within(self.fit)
             if memory_alone and not fits.any():
                 every = np.flatnonzero(chunk.valid)
-                lacking = -self.fit.compute_slack(chunk.of(self.fit.quantity, every))
+                slack = [one.compute_slack(chunk.of(one.quantity, every)) for one in self.fit]
+                lacking = -np.min(slack, axis=0)
                 self.nearest.add(lacking, chunk.of(MEMORY, every), chunk.build_setting, every)
             places = np.flatnonzero(chunk.within(self.limits, fits))
             share, memory = self._compute_share(chunk, places), chunk.of(MEMORY, places)
@@ -139,7 +140,7 @@ class BoundedSearch:
 
     def _compute_share(self, chunk: SpaceRows, places: Array) -> Array:
         """Return the share of the tightest limit, memory included, that is left, as (layouts,)."""
-        room, used = (chunk.of(name, places) for name in (FITS, MEMORY))
+        room, used = (chunk.of(name, places) for name in (HEADROOM, MEMORY))
         least: Array = room / (room + used)
         for limit in self.limits:
             value, bound = chunk.of(limit.quantity, places), float(limit.value)
@@ -199,9 +200,9 @@ class BoundedSearch:
         while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
             if done:  # none of the fastest is the answer: perhaps few others fit
-                room = (chunk.within([self.fit]) for chunk in self._evaluate_rows(rows, self.late))
+                room = (chunk.within(self.fit) for chunk in self._evaluate_rows(rows, self.late))
                 rows = rows[np.concatenate([fits.any(axis=(0, 1)) for fits in room])]
             for chunk in self._evaluate_rows(rows, self.early, self.late):
-                fits = chunk.within([self.fit]) & np.isfinite(chunk.values[self.by])
+                fits = chunk.within(self.fit) & np.isfinite(chunk.values[self.by])
                 yield chunk, np.flatnonzero(chunk.within(self.limits if within else (), fits))
             done, size = done + size, size * MORE

@@ -31,7 +31,14 @@ from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import is_own_choice, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
-from planner.questions.constraints import Limit, check_batchable, fit_limit, margin_of, numeric
+from planner.questions.constraints import (
+    PREDICTED,
+    Limit,
+    check_batchable,
+    fit_limit,
+    margin_of,
+    numeric,
+)
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
@@ -39,16 +46,14 @@ from planner.results.attribution import break_down
 from planner.results.intervals import compute_interval
 from planner.results.result import Result
 from planner.results.timeline import simulate_seconds
+from planner.results.verdict import FITS, SURE
 
-FITS = "memory.headroom"
-SURE = "memory.headroom_p95"
+HEADROOM = "memory.headroom"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
 BATCHES = "training.gradient_accumulation"
-#: The limit that a layout fits as predicted.
-PREDICTED = Limit(FITS, ">=", 0)
 #: Quantities whose limits are limits on memory.
-OF_MEMORY = frozenset({FITS, SURE, MEMORY})
+OF_MEMORY = frozenset({FITS, SURE, HEADROOM, MEMORY})
 #: If one answer is needed soon, a larger space is narrowed, step by step.
 MOST = 2_000_000
 NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -226,8 +231,9 @@ class SearchResult(Shown):
 
 
 def list_criteria(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
-    """Return the quantities that rank layouts: headroom, memory, the minimised and limited ones."""
-    return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
+    """Return the quantities that rank layouts: what is left, memory, the minimised and limited
+    ones."""
+    return tuple(dict.fromkeys((FITS, HEADROOM, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
 def is_memory_only(limits: Iterable[Limit]) -> bool:

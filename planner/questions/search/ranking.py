@@ -19,7 +19,7 @@ from planner.plans.layout import COLUMNS as ROWS
 from planner.plans.layout import KERNELS, KEYS, ROW, format_option, label_layout
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import (
-    FITS,
+    HEADROOM,
     MEMORY,
     STEP,
     Layout,
@@ -28,6 +28,7 @@ from planner.questions.search.engine import (
 )
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
+from planner.results.verdict import FITS
 
 #: Heading and key of each column of a layout.
 COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
@@ -54,7 +55,7 @@ def describe_count(found: SearchResult) -> str:
     said = f"{describe_scope(found)}, {exact_text(found.fitting)} fit into memory"
     if found.limits:
         said += " and keep " + " and ".join(map(str, found.limits))
-    if found.margin is not None and found.margin.quantity != FITS:
+    if found.margin is not None and found.margin.quantity != HEADROOM:
         said += f" ({describe_margin(found.margin)})"
     return f"{said}; those listed are tight: they fit only as predicted" if found.tight else said
 

@@ -15,13 +15,14 @@ from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, pick_shown
 from planner.plans.plan import is_own_choice
-from planner.questions.constraints import Limit
+from planner.questions.constraints import PREDICTED, Limit
 from planner.questions.domains import DIGITS
 from planner.questions.solve import bounds
 from planner.questions.solve.evaluations import Goal, Probe
 from planner.questions.solve.intervals import Ends, bound_answer, bound_quantity
 from planner.questions.solve.references import list_smaller
 from planner.questions.solve.solve import Answer
+from planner.results.verdict import SURE
 
 if TYPE_CHECKING:
     from planner.questions.solve.cheapest import OfferResult
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 #: Significant digits of a value that depends on a predicted time.
 ROUGH = 2
 #: Quantities that decide whether a plan fits.
-FITTING = {"memory.headroom", "memory.headroom_p95"}
+FITTING = {"memory.headroom", SURE}
 #: The limits on memory, in words.
 SAID = {
-    Limit("memory.headroom_p95", ">=", 0): "a memory margin for the 95th percentile",
+    Limit(SURE, ">=", 0): "a memory margin for the 95th percentile",
+    PREDICTED: "the memory of the host",
     Limit("memory.headroom", ">=", 0): "the predicted memory, no margin",
 }
 

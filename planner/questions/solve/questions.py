@@ -16,7 +16,7 @@ from planner.questions import domains
 from planner.questions.constraints import (
     Limit,
     find_quantity,
-    fit_limit,
+    list_fit_limits,
     margin_of,
     numeric,
     parse_limit,
@@ -134,7 +134,7 @@ class Inquiry:
         unbounded: lift the default bounds (``bounds.BOUNDS``).
         about: the key that varies, and the direction.
         limits: limits besides that a plan fits.
-        fits: the limit that a plan must satisfy in order to fit.
+        fits: the limits that a plan must satisfy in order to fit.
         goal: what is maximised or minimised; None for the last value within limits.
     """
 
@@ -180,7 +180,7 @@ class Inquiry:
         ):
             if given is not None and question not in takes:
                 raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
-        self.fits = fit_limit(margin_of(plan, self.margin), plan)
+        self.fits = list_fit_limits(margin_of(plan, self.margin), plan)
         self.about = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
         if vary is not None:
             about(vary)
@@ -231,7 +231,7 @@ class Inquiry:
             offers = self.accelerators
             if isinstance(offers, str):
                 offers = [name for name in offers.split(",") if name.strip()]
-            return find_cheapest(plan, (fits, *limits), offers, self.unbounded)
+            return find_cheapest(plan, (*fits, *limits), offers, self.unbounded)
         free, extra = _is_free(plan, question, self.with_layout, self.family), dict[str, Any]()
         if question in FAMILIES:
             plan, domain, fits, extra = _build_models(plan, self.family, free, fits)
@@ -239,7 +239,7 @@ class Inquiry:
             domain = domains.build_domain(plan, self.about.key, free)
         if not self.unbounded:
             domain = bounds.cut_domain(plan, domain)
-        kept = (fits, *limits) if free or self.about.fits else limits
+        kept = (*fits, *limits) if free or self.about.fits else limits
         if free:
             from planner.questions.solve import solve_with_layout
 
@@ -295,26 +295,26 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
 
 
 def _build_models(
-    plan: Plan, family: str | None, free: bool, fits: Limit
-) -> tuple[Plan, Domain, Limit, dict[str, Any]]:
+    plan: Plan, family: str | None, free: bool, fits: tuple[Limit, ...]
+) -> tuple[Plan, Domain, tuple[Limit, ...], dict[str, Any]]:
     """Build the domain of ``largest-model``.
 
     Args:
         plan: the plan that the question starts from.
         family: the model whose shape is scaled; None for the plan's own.
         free: whether the layout is free.
-        fits: the limit that a plan must satisfy in order to fit.
+        fits: the limits that a plan must satisfy in order to fit.
 
     Returns:
-        A plan with one of the models, the domain, the limit that it fits, and extras of the answer:
-            the sizes that bytes per parameter alone allow. For a model that is given by its size
-            only, the limit is that size.
+        A plan with one of the models, the domain, the limits that it fits, and extras of the
+            answer: the sizes that bytes per parameter alone allow. For a model that is given by its
+            size only, the limit is that size.
     """
     extra: dict[str, Any] = {"closed": references.compute_by_bytes(plan)}
     if family is not None:
         extra["family"] = family
     elif plan.model is None and extra["closed"]:
         most = Limit(families.SIZE, "<=", int(extra["closed"][0].value))
-        return plan, domains.build_domain(plan, "model.parameters"), most, extra
+        return plan, domains.build_domain(plan, "model.parameters"), (most,), extra
     plan, models = families.build_family(plan, family, free)
     return plan, models.domain, fits, extra

@@ -24,12 +24,13 @@ from planner.questions.constraints import Limit
 from planner.questions.domains import Domain, divisors
 from planner.questions.healing import build_near_plan
 from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Options
-from planner.questions.search.engine import FITS, describe_skipped, is_memory_only
+from planner.questions.search.engine import describe_skipped, is_memory_only
 from planner.questions.search.selection import Item
 from planner.questions.solve.bounds import DEVICES, bound_degrees, bound_of
 from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes, broken
 from planner.questions.solve.optimum import find_optimum
 from planner.questions.solve.solve import Answer, find_direction, solve_domain
+from planner.results.verdict import FITS
 
 #: The quantity by which layouts that meet the limits are compared.
 BY = "time.step_seconds"

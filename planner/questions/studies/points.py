@@ -21,16 +21,15 @@ from planner.plans.layout import KERNELS, KEYS, pick_shown
 from planner.plans.plan import is_own_choice
 from planner.questions.studies.study import DAYS, StudySpec
 from planner.results import intervals
-from planner.results.verdict import CAPACITY, NEEDED, decide_state, is_within_capacity
+from planner.results.verdict import FITS, SURE, decide_state
 
 Array = NDArray[Any]
 COST = "cost.total"
 HOURS = "time.device_hours"
 MEMORY = "memory.process"
-SURE = "memory.headroom_p95"
 USE = "time.mfu"
 #: The quantities that a comparison needs of every point, recorded or not.
-COMPARED = (DAYS, COST, HOURS, MEMORY, NEEDED, CAPACITY, SURE, USE)
+COMPARED = (DAYS, COST, HOURS, MEMORY, FITS, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
 #: The key on the x axis of charts, where it varies.
@@ -189,8 +188,8 @@ class Points:
     @cached_property
     def fits(self) -> Array:
         """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
-        unknown = np.isnan(self.numbers[NEEDED] + self.numbers[CAPACITY])
-        return np.where(unknown, -1, is_within_capacity(self.numbers.__getitem__)).astype(np.int8)
+        left = self.numbers[FITS]
+        return np.where(np.isnan(left), -1, left >= 0).astype(np.int8)
 
     @cached_property
     def verdict(self) -> Array:
