@@ -60,7 +60,9 @@ def _minify_page(text: str) -> str:
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest
     text = re.sub(r"(<table>|<tbody>|</table></div>|<article[^>]*>|</h4>)\n", r"\1", text)
-    text = re.sub(r"\n(?=</article>|</table>|<tbody>)", "", text)
+    text = re.sub(
+        r"\n(?=</article>|</table>|<tbody>|</?details\b|<(?:p|div|li|caption)\b)", "", text
+    )
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 

@@ -210,7 +210,7 @@ def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Draft, "default", default)
     model = planner.import_config({"model_type": "olmo_hybrid"})
-    with pytest.raises(planner.PlanError, match=r"memory\.headroom cannot be computed: head size"):
+    with pytest.raises(planner.PlanError, match=r"memory\.left cannot be computed: head size"):
         planner.load(
             {
                 "model": model,

@@ -385,14 +385,14 @@ host_headroom = predicted(
 left = predicted(
     "memory.left",
     r"\Delta M_need",
-    "memory that is left where what is needed leaves least, on the fullest device or on the host",
-    source="capacity less what is needed; memory of a node less what the plan fills",
+    "memory that is left on device or host, whichever has less",
     within=SIGNED,
 )
-left.where(host_stated=False).equals(
-    capacity - needed, "Negative: the plan does not fit. The memory of the host is not stated."
+_LESS_NEEDED = "capacity less what is needed"
+left.by(_LESS_NEEDED, host_stated=False).equals(
+    capacity - needed, "Negative: the plan does not fit."
 )
-left.where(host_stated=True).equals(
+left.by(f"{_LESS_NEEDED}; memory of a node less what the plan fills", host_stated=True).equals(
     minimum(capacity - needed, host_headroom),
     "Negative: the plan does not fit, whichever of the two is too small.",
 )
