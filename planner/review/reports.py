@@ -24,10 +24,10 @@ from planner.questions.plan_questions import attach_questions
 from planner.results.result import Result, evaluate_plan
 
 #: How a report ends: with the fingerprint of its input.
-MARK = re.compile(r"^(?:<p[^>\n]*>)?trainplan ([^;\n]+);[^\n]*resolved input", re.MULTILINE)
+MARK = re.compile(r"(?:^|<p[^>\n]{0,40}>)trainplan ([^;\n]+);[^\n]*resolved input", re.MULTILINE)
 _INPUT = re.compile(rf"{MARK.pattern} (?:<code>|`)([0-9a-f]+)", re.MULTILINE)
 WRITTEN = "a .md, .html or .json written with -o"
-_COMMAND = re.compile(r"^(?:<pre[^>\n]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:<pre[^>\n]*>)?(python plan\.py [^\n]*?)(?:</pre>|$)", re.MULTILINE)
 
 
 class Claim(NamedTuple):
