@@ -853,7 +853,7 @@ def _choose_device(said: dict[str, Said]) -> None:
         return any(_is_near(own, f"{one} GB", "bytes", limit) for one in each)
 
     if ram and (memory or (name and not any(has_memory(kind, ram) for kind in kinds))):
-        _add_note(said, ram.place, f"{ram.value} GB of the host's memory: not used")
+        said["cluster.node_memory"] = ram._replace(value=f"{ram.value} GiB")
         ram = None
     memory = memory or ram
     if (about := memory or variant) and "cluster" not in said:
