@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from planner.base.display import one_line
@@ -97,6 +97,17 @@ class PlanError(Exception):
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Fault, ...]]]:
         return PlanError, (self.faults,)  # so that it travels from one process to another
+
+
+@contextmanager
+def show_files_alone() -> Iterator[None]:
+    """Raise the errors of the block with places in files only, none in a document that was made."""
+    try:
+        yield
+    except PlanError as error:
+        shown = (fault.place is None or fault.place.file[:1] != "<" for fault in error.faults)
+        pairs = zip(error.faults, shown, strict=True)
+        raise PlanError([f if kept else replace(f, place=None) for f, kept in pairs]) from None
 
 
 @contextmanager

@@ -160,13 +160,15 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
     if len(text) > LONGEST:
         raise PlanError(Fault("too much text", Place(TEXT), f"at most {LONGEST} characters"))
     corrections: list[str] = []
+    technical, families = (
+        _load_phrases()[kind].split() for kind in ("spelled", "spelled families")
+    )
 
     def correct(found: re.Match[str]) -> str:
         word = found[0].lower()
         if word in _collect_letters() or _is_harmless(word):
             return found[0]
-        pool = [one for one in _load_phrases()["spelled"].split() if one[0] == word[0]]
-        families = _load_phrases()["spelled families"].split()
+        pool = [one for one in technical if one[0] == word[0]]
         near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
         near = near or get_close_matches(word, families, n=1, cutoff=ALIKE)
         if not near:

@@ -193,6 +193,12 @@ class Overview(Record):
     unsafe: bool
 
     @computed_field
+    def simulated(self) -> str:
+        """The simulated allocator, as a sentence; empty where the simulation takes too long."""
+        words = facts.describe_allocator(self._result, facts.MOST_ALIVE)
+        return f"{headline(words)}." if words else ""
+
+    @computed_field
     def sentence(self) -> list[tuple[str, bool]]:
         """The verdict in words, in pieces; each with whether it is a number."""
         result, free = self._result, self._result.get("memory.headroom")
@@ -227,8 +233,8 @@ class Overview(Record):
                 (f" of {gib(result[CAPACITY].value)} GiB per device ", False),
                 (f"({gib(also.value)} {why}). ", False),
             ]
-            if simulated := facts.describe_allocator(result, facts.MOST_ALIVE):
-                pieces.append((f"{headline(simulated)}. ", False))
+            if self.simulated:
+                pieces.append((f"{self.simulated} ", False))
         runs = self._describe_run()
         if runs:
             pieces += runs

@@ -7,25 +7,24 @@ those of the plan, and the formulas are those of the book (axis ``collective``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from planner.base import numbers, units
 from planner.base.display import as_json, clean, one_line, plain
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import Fault, PlanError, nearest, show_files_alone
 from planner.base.numbers import exact_text
 from planner.book.formulas.time_collective import OPERATIONS
 from planner.book.notation import D_X
 from planner.connect.measure.expected import LAYER
 from planner.documents import schema, source
-from planner.engine import instance
-from planner.engine.evaluate import Entry, Evaluation
+from planner.engine.evaluate import Entry
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 from planner.report.layout import COLLECTIVE_LINES
 from planner.report.matmul import LABEL, format_answer
-from planner.results.result import SAID, Quantity, Result
+from planner.results.result import SAID, Quantity, Result, evaluate_entry
 
 #: Operations that are sent from device to device, by what does it.
 PAIRWISE = {"all-to-all": "pairwise", "p2p": "send and receive"}
@@ -116,11 +115,9 @@ def evaluate_collective(
     plan = (
         whole if group == all_ else _make_group_plan(cluster, {"cluster.devices": group}, changes)
     )
-    case, bindings = instance.build(plan), {D_X: bytes_}
-    entry = Entry(
-        "collective", operation, operation, bindings=bindings, settings={"operation": operation}
-    )
-    result = Result(plan, Evaluation(replace(case, axes={**case.axes, "collective": (entry,)})))
+    bindings, settings = {D_X: bytes_}, {"operation": operation}
+    entry = Entry("collective", operation, operation, bindings=bindings, settings=settings)
+    result = evaluate_entry(plan, entry)
     point = {"collective": entry}
     answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
     if answers["time"].absent is not None:
@@ -135,15 +132,8 @@ def _make_group_plan(
     """Make a plan of one layer on a cluster, data-parallel over all its devices."""
     whole = {"extends": cluster} if isinstance(cluster, str) else cluster
     document = source.change_keys(LAYER, {"cluster": whole, **keys})
-    try:
+    with show_files_alone():
         return build_plan(schema.validate(source.load(document, changes), "plan"))
-    except PlanError as error:
-        places = [fault.place for fault in error.faults]
-        faults = [
-            replace(fault, place=None) if place and place.file.startswith("<") else fault
-            for fault, place in zip(error.faults, places, strict=True)
-        ]
-        raise PlanError(faults) from None
 
 
 def _parse_bytes(text: str) -> Fraction:

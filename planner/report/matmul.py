@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from planner.base import numbers, units
 from planner.base.display import as_json, clean, one_line, plain
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import Fault, PlanError, show_files_alone
 from planner.base.formats import Format
 from planner.base.numbers import exact_text
 from planner.book.expressions import Expression, Symbol, make_number
 from planner.book.formulas.time_product import count, rows
 from planner.book.notation import K_x, N_x, applied
 from planner.connect.measure import expected
-from planner.engine import instance
-from planner.engine.evaluate import Entry, Evaluation, Point
+from planner.engine.evaluate import Entry, Point
 from planner.plans import hardware
 from planner.report.layout import MATMUL_LINES
-from planner.results.result import SAID, Quantity, Result
+from planner.results.result import SAID, Quantity, Result, evaluate_entry
 from planner.typeset import Box, Typesetter, read_latex
 
 SHAPE = ("batch", "B", "D", "K")
@@ -140,18 +139,11 @@ def evaluate_matmul(
         "training.precision": recipe,
         "training.bytes.compute": one.bytes,
     }
-    try:
+    with show_files_alone():
         plan = expected.make_plan(accelerator, changes)
-    except PlanError as error:  # only places in files are shown
-        places = (fault.place for fault in error.faults)
-        faults = [
-            replace(fault, place=None) if place and place.file.startswith("<") else fault
-            for fault, place in zip(error.faults, places, strict=True)
-        ]
-        raise PlanError(faults) from None
-    case, bindings = instance.build(plan), {K_x: sides[1], N_x: sides[2], applied: batch}
+    bindings = {K_x: sides[1], N_x: sides[2], applied: batch}
     entry = Entry("product", "matmul", "matmul", bindings=bindings, settings=PLAIN)
-    result = Result(plan, Evaluation(replace(case, axes={**case.axes, "product": (entry,)})))
+    result = evaluate_entry(plan, entry)
     result.typesetter = letters = Letters(result.evaluation)
     letters.batch = batch
     book, point = result.evaluation.book, {"product": entry}

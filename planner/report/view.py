@@ -302,16 +302,11 @@ class ReportView(Record):
             compared=_compare_ratios(compared) if compared else None,
             digits=Table("", head, digits, looks=["", "n", "n"]) if digits else None,
             absent=absent,
-            note=self._describe_allocator() if section.id == "memory" else "",
+            note=answer_of(self._result).simulated if section.id == "memory" else "",
             moments=pictures.plot_memory(self._result) if section.id == "memory" else None,
             roofline=pictures.kernels(self._result) if section.id == "time" else None,
             timeline=timeline.build_step_view(self._result) if section.id == "time" else None,
         )
-
-    def _describe_allocator(self) -> str:
-        """Describe the simulated allocator as a sentence; empty where it takes too long."""
-        words = facts.describe_allocator(self._result, facts.MOST_ALIVE)
-        return f"{headline(words)}." if words else ""
 
     def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:
         """Return the head of a closed section: some of its numbers, each with a label."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +39,14 @@ if TYPE_CHECKING:
     from planner.results.improvements import Advice
     from planner.typeset import Box, Typesetter
     from planner.typeset.styles import Style
+
+
+def evaluate_entry(plan: Plan, entry: Entry) -> Result:
+    """Evaluate a plan with one entry alone on an axis, such as a matmul of any size."""
+    from planner.engine import instance
+
+    case = instance.build(plan)
+    return Result(plan, Evaluation(replace(case, axes={**case.axes, entry.axis: (entry,)})))
 
 
 def evaluate_plan(plan: Plan, like: Result | None = None) -> Result:
