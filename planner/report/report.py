@@ -57,6 +57,7 @@ def _minify_page(text: str) -> str:
     if not script:
         there = {word for words in _CLASSES.findall(body) for word in words.split()}
         style = _RULE.sub(lambda rule: rule[0] if _can_match(rule[1], there) else "", style)
+    body = _APOSTROPHE.sub("'", body)
     body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
     text = head + style + body + script + rest
     text = re.sub(r"(<table>|<tbody>|</table></div>|<article[^>]*>|</h4>)\n", r"\1", text)
@@ -75,6 +76,8 @@ _IMPLIED = re.compile(
 _ROW = re.compile(r'(<(?:tr|a)) id="([^"]*\[[^"]*)"')
 #: Quotation marks in text are escaped, so that these are of attributes.
 _QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
+#: An escaped apostrophe in text, where none must be: before the next tag, no tag ends.
+_APOSTROPHE = re.compile(r"&#39;(?=[^<>]*<)")
 _PARAGRAPH = re.compile(
     r"</p>(?=\s*<(?:(?:article|details|div|figure|footer|h[1-6]|ol|p|pre|section|ul)\b"
     r"|/(?:article|details|figcaption|footer|header|section)>))"
