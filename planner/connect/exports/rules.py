@@ -306,6 +306,18 @@ def list_options(about: Row) -> Iterator[str]:
             yield from word.get("near", word)
 
 
+def list_written(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield all options that rows may write."""
+    for row in walk_rows(rows):
+        key, about = next(iter(row.items()))
+        if row.get("rule") == "says":
+            yield from (name for name in row if name != "rule")
+        elif "." in key:
+            yield from list_options({"to": about} if isinstance(about, str) else about)
+        else:
+            yield from list_options(row)
+
+
 def pick_inherited(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows of another framework whose subjects its own rows do not cover."""
     about = {subject for row in own for subject in _list_subjects(row)}

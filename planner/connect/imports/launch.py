@@ -15,6 +15,7 @@ from planner.connect.exports import TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.arguments import parse_arguments
+from planner.connect.imports.option_table import judge_options, load_options
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import place_faults
 from planner.documents import aliases, references, schema, source, yaml_nodes
@@ -28,6 +29,8 @@ OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 HUB = "AutoBridge.from_hf_pretrained("
 #: Where exports say how many processes there are.
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
+#: A whole number as YAML 1.1 has it, which these frameworks read.
+DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 ACCELERATOR = "h100-sxm-80gb"
 #: What the sequences of a step are made of.
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
@@ -53,12 +56,12 @@ class LaunchValues(dict[str, Any]):
     Attributes:
         place: the file.
         names: the names in the file, by option, where another framework's options stand for fields.
-        given: keys that the file itself has; all others are defaults.
+        given: what the file itself has; all others are defaults.
     """
 
     place: Place
     names: Mapping[str, str] = {}
-    given: set[str]
+    given: Mapping[str, Any]
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value.
@@ -118,7 +121,9 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
     kept = {k: v for k, v in keys.items() if routed or not k.startswith("model.moe.")}
     document: dict[str, Any] = {"model": {}, "cluster": {}, "training": {}, "parallelism": {}}
     document |= expand_keys({key: value for key, value in kept.items() if value is not None})
-    if model is not None:
+    if named := next((option for option in known.models if option in said.given), None):
+        document["model"] = _match_flavor(str(said.given[named]), known.flavors[named], place)
+    elif model is not None:
         document["model"] = model
         count, virtual = (
             keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
@@ -142,12 +147,15 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         [] if told else ["cluster.devices, the fewest that it takes"]
     )
     with place_faults(place):
-        build_plan(schema.validate(source.load(document), "plan"))
+        plan = build_plan(schema.validate(source.load(document), "plan"))
+    table = load_options(name)
+    lines = judge_options(said.given, plan, known, table, place) if table else []
     came_from["cluster.accelerator"] = ("no key says it",)
     came_from["cluster.devices"] = (
         "the processes that its comments say" if told else "the fewest",
     )
-    return LaunchPlan(document, [f"no key says {what}: an assumption" for what in open_], came_from)
+    lines = [*(f"no key says {what}: an assumption" for what in open_), *lines]
+    return LaunchPlan(document, lines, came_from)
 
 
 def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
@@ -304,7 +312,7 @@ def _load_values(text: str, known: Framework, place: Place, function: str) -> La
             known.options, known.besides, held, {**held, **shown}, place
         )
         said |= options
-    said.given = {*said}
+    said.given = dict(said)
     for key, value in held.items():
         said.setdefault(key, value)
     return said
@@ -390,7 +398,9 @@ def _derive_keys(
                 key, value, list_options(about)
             ):
                 continue
-            if value not in (None, -1) and not (value in (0, False) and about.get("given") == key):
+            if value not in (None, -1) and not (
+                value in (0, False) and _lift_key(about.get("given", "")) == key
+            ):
                 own = said.given
                 options = dict.fromkeys(one for one in list_options(about) if one in own)
                 shown = tuple(names.get(one, f"--{one}" if flags else one) for one in options)
@@ -463,6 +473,17 @@ def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _match_flavor(name: str, flavors: Mapping[str, str], place: Place) -> str:
+    """Return the built-in model of a name.
+
+    Raises:
+        PlanError: no built-in model has it.
+    """
+    if name not in flavors:
+        raise PlanError(Fault.from_pool(f"{name} is no known model", name, [*flavors], place))
+    return flavors[name]
+
+
 def _is_possible(
     keys: Mapping[str, Any],
     asked: Container[str] | None,
@@ -510,6 +531,8 @@ def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
         inner = isinstance(value, Mapping)
+        if isinstance(value, str) and DIGITS.fullmatch(value):
+            value = int(value)
         found |= _flatten_tree(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
     return found
 

@@ -16,7 +16,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
-from planner.connect.exports.rules import Row, follow_rows, list_options, walk_rows
+from planner.connect.exports.rules import Row, follow_rows, list_written
 from planner.connect.exports.table import ExportDraft
 from planner.documents import yaml_nodes
 from planner.plans.document import Plan
@@ -193,7 +193,7 @@ def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Pl
     """
     draft, known = ExportDraft(plan), options.known
     follow_rows(draft, known.rows)
-    of_rows = set(_walk_options(known.rows))
+    of_rows = set(list_written(known.rows))
     unread, faults = [], []
     for option, value in options.given.items():
         refused = next((p for p in known.refused if re.match(p, option)), None)
@@ -222,15 +222,3 @@ def _trim_text(value: Any) -> str:
     """Format a value on one line of at most 60 characters."""
     shown = one_line(str(value))
     return shown if len(shown) <= 60 else shown[:57] + "…"
-
-
-def _walk_options(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield all options that rows may write."""
-    for row in walk_rows(rows):
-        key, about = next(iter(row.items()))
-        if row.get("rule") == "says":
-            yield from (name for name in row if name != "rule")
-        elif "." in key:
-            yield from list_options({"to": about} if isinstance(about, str) else about)
-        else:
-            yield from list_options(row)

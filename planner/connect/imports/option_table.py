@@ -1,0 +1,114 @@
+"""What becomes of each option of a framework: read, harmless, named in the answer, or refused.
+
+The tables are in the folder ``options``, one for each framework, with the defaults of one version.
+An option changes the plan if the export of that plan has it again with the same value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.base import resources
+from planner.base.display import format_flow, one_line
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.exports import Framework
+from planner.connect.exports.rules import follow_rows
+from planner.connect.exports.table import ExportDraft
+from planner.connect.imports import trainers
+from planner.plans.document import Plan
+
+FOLDER = Path(__file__).with_name("options")
+
+
+class OptionTable(NamedTuple):
+    """The options of a framework that its rows do not write, as patterns of whole names.
+
+    Attributes:
+        version: the version that ``defaults`` are from.
+        defaults: the value of each option that a file leaves out.
+        read: options that a rule reads.
+        harmless: options that change no number of a plan, by the reason.
+        named: options that change little and have no key, by what they do.
+        refused: options that are refused unless they have their default, by what they do.
+    """
+
+    version: str
+    defaults: Mapping[str, Any]
+    read: tuple[str, ...] = ()
+    harmless: Mapping[str, tuple[str, ...]] = {}
+    named: Mapping[str, tuple[str, ...]] = {}
+    refused: Mapping[str, tuple[str, ...]] = {}
+
+    def classify(self, option: str) -> str:
+        """Return the list that an option is in: read, harmless, named, refused; else nothing."""
+        lists = {"read": {"": self.read}, **{key: getattr(self, key) for key in REASONED}}
+        found = (name for name, by in lists.items() if _match_any(option, by))
+        return next(found, "")
+
+
+#: The lists that have reasons, in the order in which they are asked.
+REASONED = ("harmless", "named", "refused")
+
+
+def _match_any(option: str, by_reason: Mapping[str, tuple[str, ...]]) -> bool:
+    """Check whether a pattern of a list matches an option."""
+    return any(re.fullmatch(one, option) for each in by_reason.values() for one in each)
+
+
+def _format_value(value: Any) -> str:
+    """Format a value on one line of at most 60 characters."""
+    shown = one_line(format_flow(value))
+    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+
+
+@cache
+def load_options(name: str) -> OptionTable | None:
+    """Load the table of a framework; None if it has none."""
+    file = FOLDER / f"{name}.yaml"
+    return OptionTable(**resources.read_yaml(file)) if file.is_file() else None
+
+
+def judge_options(
+    given: Mapping[str, Any], plan: Plan, known: Framework, table: OptionTable, place: Place
+) -> list[str]:
+    """List the options of a file that its plan has no key for, a line each.
+
+    Args:
+        given: the options that the file has.
+        plan: the plan that was read from it.
+        known: the framework.
+        table: its options.
+        place: where faults are.
+
+    Raises:
+        PlanError: an option has another value than in the export of the plan.
+    """
+    draft = ExportDraft(plan)
+    follow_rows(draft, known.rows)
+    by_name = any(option in given for option in known.models)  # which sets what has defaults
+    defaults = {} if by_name else table.defaults
+    left_out = {key: defaults[key] for key in draft.said if key in defaults}
+    faults, named, unknown = [], [], []
+    for option, value in {**left_out, **given}.items():
+        again = draft.said.get(option, table.defaults.get(option))
+        kind = table.classify(option)
+        if trainers.is_same(value, again) or kind in ("read", "harmless"):
+            continue
+        if kind == "named":
+            named += [option] if option in given else []
+        elif kind == "refused" or option in draft.said or option in table.defaults:
+            left = "" if option in given else " by default"
+            shown = "without it" if again is None else f"with {_format_value(again)}"
+            fault = f"{option} is {_format_value(value)}{left}, which is not modelled"
+            faults.append(Fault(fault, place, f"as the plan is read: {shown}"))
+        else:
+            near = nearest(option, table.defaults)
+            unknown.append(one_line(option)[:60] + (f" (did you mean {near}?)" if near else ""))
+    if faults:
+        raise PlanError(faults)
+    lines = {"not modelled": named, f"unknown to {table.version}": unknown}
+    return [f"{what}: {', '.join(options)}" for what, options in lines.items() if options]

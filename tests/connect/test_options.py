@@ -1,0 +1,69 @@
+"""Options of frameworks: each is read, harmless, named or refused; none is lost in silence."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from planner.base.errors import Place, PlanError
+from planner.connect.exports import load_framework
+from planner.connect.exports.rules import list_written
+from planner.connect.imports import launch
+from planner.connect.imports.option_table import FOLDER, OptionTable, load_options
+from planner.questions import loading
+from planner.results.result import evaluate_plan
+from tests.conftest import read_data
+
+TABLES = sorted(file.stem for file in FOLDER.iterdir())
+
+
+def get_table(name: str) -> OptionTable:
+    table = load_options(name)
+    assert table is not None
+    return table
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_option_of_a_framework_is_in_a_list(name: str) -> None:
+    table, written = get_table(name), set(list_written(load_framework(name).rows))
+    lost = [one for one in table.defaults if one not in written and not table.classify(one)]
+    assert not lost
+    for listed in (table.harmless, table.named, table.refused):
+        patterns = [one for each in listed.values() for one in each]
+        unused = [
+            part
+            for part in patterns
+            if not any(re.fullmatch(part, option) for option in table.defaults)
+        ]
+        assert not unused
+
+
+@pytest.mark.parametrize("row", read_data("shipped_files"), ids=lambda row: row["source"])
+def test_a_file_that_a_framework_ships_is_read_right_or_refused_by_name(
+    row: dict[str, Any],
+) -> None:
+    text = row["says"] if isinstance(row["says"], str) else json.dumps(row["says"])
+    place = Place(row["source"])
+    if "refused" in row:
+        with pytest.raises(PlanError, match=row["refused"]):
+            launch.read_launch(text, row["from"], place)
+        return
+    read = launch.read_launch(text, row["from"], place)
+    assert ([line for line in read.said if "no key says" not in line] or [None]) == [
+        row.get("named")
+    ]
+    plan = loading.load(read.document)
+    if "same_as" in row:
+        same = loading.load({**read.document, "model": row["same_as"]})
+        counts = [evaluate_plan(one)["parameters.total"].value for one in (plan, same)]
+        assert counts[0] == counts[1]
+    for key, value in row.get("read", {}).items():
+        assert plan.get(key) == value, key
+
+
+def test_an_option_that_no_list_has_is_named_with_the_nearest() -> None:
+    read = launch.read_launch("base_emb_dims: 64\n", "maxtext", Place("run"))
+    assert "base_emb_dims (did you mean base_emb_dim?)" in read.said[-1]
