@@ -28,6 +28,13 @@ from planner.results.verdict import FITS, SURE, VERDICTS, decide_state
 
 Record = dict[str, Any]
 
+#: Estimates that carry an interval, each with the readings of an allocator or a driver it rests on.
+READINGS = {
+    "memory.total": ("memory.total", "memory.peak[0]"),
+    "memory.reserved": ("memory.reserved",),
+    "memory.process": ("memory.process",),
+}
+
 
 def evaluated(document: Mapping[str, Any]) -> Evaluation:
     """An evaluation of a plan document."""
@@ -88,18 +95,21 @@ def held(evaluation: Evaluation) -> str:
 
 
 def verdicts(*files: Path) -> list[Record]:
-    """Whether each run of a reading or report of memory ran, and the planner's verdict, the best of
-    what a report leaves open; a run of which memory was read ran."""
+    """Whether each run ran and the planner's verdict, which is "open" where it depends on a key
+    that the report leaves open. A run of which an allocator or a driver was read ran; what a paper
+    works out need not have."""
     plans, found = measured.Plans(), {}
+    read = {"verdict"}.union(*READINGS.values())
     for row in measured.read(*files):
-        if row.quantity != "verdict" and not row.quantity.startswith("memory."):
+        if row.quantity not in read:
             continue
         record = {"id": row.id, "run": row.run, "held": "unknown"}
         try:
             allowed = plans.allowed(row)
             record["held"], states = held(allowed[0]), set(map(_decide_state, allowed))
             record["ran"] = row.value > 0
-            record["state"] = next(state for state in VERDICTS if state in states)
+            decided = states == {"no"} or "no" not in states
+            record["state"] = next(one for one in VERDICTS if one in states) if decided else "open"
         except (Absent, measured.LeftOut) as problem:
             record["left_out"] = str(problem)
         found[row.run] = record
@@ -113,7 +123,7 @@ def _decide_state(evaluation: Evaluation) -> str:
 
 def decided(records: Iterable[Record]) -> list[list[str]]:
     """By what is held: how many ran and how many ran out of memory, by verdict."""
-    columns = [(ran, state) for ran in (True, False) for state in ("fits", "tight", "no")]
+    columns = [(ran, state) for ran in (True, False) for state in VERDICTS]
     words = {True: "ran", False: "out of memory"}
     lines = [["held", *(f"{words[ran]}: {state}" for ran, state in columns), "left out"]]
     for name, rows in tables.grouped(records, "held").items():
@@ -165,14 +175,6 @@ def _line(source: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     within = tables.covered(counted)
     inside = str(sum(within)) if within else ""
     return [source, str(len(errors)), str(errors.count(0)), *cells, inside, left]
-
-
-#: Estimates that carry an interval, each with the readings of an allocator or a driver it rests on.
-READINGS = {
-    "memory.total": ("memory.total", "memory.peak[0]"),
-    "memory.reserved": ("memory.reserved",),
-    "memory.process": ("memory.process",),
-}
 
 
 def ratios(records: Iterable[Record]) -> spread.Ratios:

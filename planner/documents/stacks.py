@@ -28,6 +28,8 @@ LONGEST = 60
 KIND = "stack"
 #: The only condition of a limit that searches know.
 ZERO = "parallelism.zero"
+#: A condition that two other keys state as well.
+ACCUMULATION = "training.gradient_accumulation"
 #: In the place of values: any.
 GIVEN = "given"
 #: Behind every month of a release; behind the end of every limit.
@@ -127,11 +129,27 @@ def _iter_releases(name: str, month: str) -> Iterator[Node]:
 def _holds(root: Node, release: Node) -> bool:
     """Return whether a plan states what a release is for: values, or any, by dotted key."""
     for key, node in _get_entries(_find_node(release, "where")).items():
-        found = _find_node(root, key)
+        value = _find_value(root, key)
+        if value is None and key == ACCUMULATION:
+            value = _derive_accumulation(root)
         wanted = node.plain()
-        if found is None or (wanted != GIVEN and found.value not in wanted):
+        if value is None or (wanted != GIVEN and value not in wanted):
             return False
     return True
+
+
+def _derive_accumulation(root: Node) -> int | None:
+    """Return the micro-batches of a step where one device runs them all and both sizes are stated."""
+    names = ("cluster.devices", "training.global_batch", "training.micro_batch")
+    devices, whole, each = (_find_value(root, name) for name in names)
+    sized = isinstance(whole, int) and isinstance(each, int) and each > 0
+    return whole // each if devices == 1 and sized else None
+
+
+def _find_value(root: Node, dotted: str) -> Any:
+    """Return what a plan states at a dotted key, None where it states nothing."""
+    node = _find_node(root, dotted)
+    return None if node is None else node.value
 
 
 def _find_node(root: Node, dotted: str) -> Node | None:

@@ -13,11 +13,7 @@ from planner.plans.document import Plan
 from planner.questions import loading
 
 PAGED, STEP = "training.optimizer_paged", "training.optimizer_step"
-SINGLE = {
-    "cluster.devices": 1,
-    "training.optimizer": "adam-8bit",
-    "training.gradient_accumulation": 1,
-}
+SINGLE = {"cluster.devices": 1, "training.optimizer": "adam-8bit", "training.global_batch": 1}
 RUN = {"tokens": "1B", "sequence_length": 2048, "micro_batch": 1}
 RELEASES = [
     (name, release)
@@ -68,7 +64,9 @@ def test_a_layout_is_found_for_each_stack(name: str) -> None:
          "training.offload.activations", Fraction(4, 32)),
         ("maxtext", {"training.distributed_optimizer": False}, "parallelism.zero", 0),
         ("torchtune", {"training.offload.optimizer": True, **SINGLE}, PAGED, False),
-        ("torchtune", {"training.gradient_accumulation": 1, **SINGLE}, PAGED, True),
+        ("torchtune", {**SINGLE, "training.gradient_accumulation": 1}, PAGED, True),
+        ("torchtune", SINGLE, PAGED, True),
+        ("torchtune", {**SINGLE, "training.global_batch": 2}, PAGED, False),
         ("torchtune", {"training.implementation": "megatron", **SINGLE}, STEP, "whole"),
     ],
 )  # fmt: skip
