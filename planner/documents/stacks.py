@@ -139,7 +139,7 @@ def _holds(root: Node, release: Node) -> bool:
 
 
 def _derive_accumulation(root: Node) -> int | None:
-    """Return the micro-batches of a step where one device runs them all and both sizes are stated."""
+    """Return the micro-batches of a step on one device; None where a batch is not stated."""
     names = ("cluster.devices", "training.global_batch", "training.micro_batch")
     devices, whole, each = (_find_value(root, name) for name in names)
     sized = isinstance(whole, int) and isinstance(each, int) and each > 0
