@@ -11,7 +11,7 @@ import pytest
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports import launch
+from planner.connect.imports import launch, megatron
 from planner.connect.imports.option_table import FOLDER, OptionTable, load_options
 from planner.questions import loading
 from planner.results.result import evaluate_plan
@@ -29,6 +29,7 @@ def get_table(name: str) -> OptionTable:
 @pytest.mark.parametrize("name", TABLES)
 def test_each_option_of_a_framework_is_in_a_list(name: str) -> None:
     table, written = get_table(name), set(list_written(load_framework(name).rows))
+    written |= megatron.list_read() if name == "megatron" else set()
     lost = [one for one in table.defaults if one not in written and not table.classify(one)]
     assert not lost
     for listed in (table.harmless, table.named, table.refused):
@@ -67,3 +68,18 @@ def test_a_file_that_a_framework_ships_is_read_right_or_refused_by_name(
 def test_an_option_that_no_list_has_is_named_with_the_nearest() -> None:
     read = launch.read_launch("base_emb_dims: 64\n", "maxtext", Place("run"))
     assert "base_emb_dims (did you mean base_emb_dim?)" in read.said[-1]
+
+
+@pytest.mark.parametrize(("said", "about"), read_data("connect")["megatron_options"])
+def test_what_an_option_of_megatron_says_changes_the_plan_or_is_named(
+    said: str, about: Any
+) -> None:
+    text = f"{read_data('connect')['megatron_model']} {said}"
+    if isinstance(about, dict):
+        plan = loading.load(launch.read_launch(text, "megatron", Place("run")).document)
+        assert {key: plan.get(key) for key in about} == about
+    elif about.startswith("not modelled"):
+        assert launch.read_launch(text, "megatron", Place("run")).said[-1] == about
+    else:
+        with pytest.raises(PlanError, match=about):
+            launch.read_launch(text, "megatron", Place("run"))

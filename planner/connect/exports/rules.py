@@ -171,17 +171,6 @@ def modules_on_stages(draft: ExportDraft) -> dict[str, Any]:
     }
 
 
-def orthogonal(draft: ExportDraft) -> Mapping[str, Any] | None:
-    """Write what Muon does, where it is the optimizer."""
-    if draft.get("training.optimizer") != "muon":
-        return None
-    steps, mode, half = (
-        draft.get(f"training.muon.{key}") for key in ("iterations", "tensor_mode", "symmetric")
-    )
-    said = {"muon-num-ns-steps": steps, "muon-tp-mode": mode}
-    return {**said, "muon-use-syrk": True} if half else said
-
-
 # MaxText ------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ HUB = "AutoBridge.from_hf_pretrained("
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
 #: A whole number as YAML 1.1 has it, which these frameworks read.
 DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
+#: Another way of Megatron-LM to say how many virtual stages there are.
+LAYERS_EACH = "num-layers-per-virtual-pipeline-stage"
 ACCELERATOR = "h100-sxm-80gb"
 #: What the sequences of a step are made of.
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
@@ -101,9 +103,14 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         shape = source.load(model, kind="model").data
         start = {"model.moe.experts": (shape.get("moe") or {}).get("experts")}
     keys, came_from = _derive_keys(said, known, name, place, start=start)
-    sizes = [keys.get(f"parallelism.{key}") for key in ("tensor", "context", "expert", "pipeline")]
-    tensor, context, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
+    tensor, context, expert, pipeline = (
+        _get_degree(keys, one) for one in ("tensor", "context", "expert", "pipeline")
+    )
+    if known.kernels == "megatron":  # whose experts are divided as the other matrices are
+        expert *= _get_degree({"parallelism.expert_tensor": tensor, **keys}, "expert_tensor")
     least = lcm(tensor * context, expert) * pipeline  # the fewest devices
+    if _get_degree(keys, "data") > 1:
+        least = tensor * context * pipeline * _get_degree(keys, "data")
     if known.form == "python" and "training.global_batch" not in keys:  # its batch is one of each
         one_each = {"gradient_accumulation": 1, "data": least // (tensor * context * pipeline)}
         of_batch = [keys.get(key, one_each.get(key.partition(".")[2])) for key in BATCH]
@@ -129,6 +136,10 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
             keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
         )
         whole = [one if isinstance(one, int) and one > 0 else 1 for one in (count, virtual)]
+        each = _parse_value(said.get(LAYERS_EACH), place)
+        if isinstance(each, int) and 0 < each * whole[0] <= shape["layers"]:
+            whole[1] = shape["layers"] // (each * whole[0])
+            document["parallelism"]["virtual_pipeline"] = whole[1]
         stages = _read_stages(said, shape["layers"], *whole)
         document["parallelism"] |= {"stages": stages} if stages else {}
     elif known.form == "python":
@@ -149,7 +160,8 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     table = load_options(name)
-    lines = judge_options(said.given, plan, known, table, place) if table else []
+    read = megatron.list_read() if known.form == "flags" else ()
+    lines = judge_options(said.given, plan, known, table, read, place) if table else []
     came_from["cluster.accelerator"] = ("no key says it",)
     came_from["cluster.devices"] = (
         "the processes that its comments say" if told else "the fewest",
@@ -473,6 +485,12 @@ def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _get_degree(keys: Mapping[str, Any], name: str) -> int:
+    """Return a parallel size, 1 where it is unknown or no number."""
+    size = keys.get(f"parallelism.{name}")
+    return size if isinstance(size, int) and size > 0 else 1
+
+
 def _match_flavor(name: str, flavors: Mapping[str, str], place: Place) -> str:
     """Return the built-in model of a name.
 
@@ -591,7 +609,7 @@ def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place)
     Raises:
         PlanError: a name that is not among them.
     """
-    listed = given if isinstance(given, list) else [one.strip() for one in str(given).split(",")]
+    listed = given if isinstance(given, list) else re.split(r"[,\s]+", str(given).strip())
     ours = {theirs: name for name, theirs in names.items()}
     for one in listed:
         if one not in ours:

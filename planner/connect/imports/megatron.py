@@ -10,6 +10,7 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.exports.table import walk_texts
 from planner.connect.imports.arguments import Arguments, parse_arguments
 from planner.connect.imports.families import ARGUMENTS, row
+from planner.connect.imports.option_table import is_equal, load_options
 from planner.connect.imports.rules import read_traits
 from planner.connect.imports.tidy import drop_defaults
 
@@ -55,8 +56,14 @@ def convert_options(
     return drop_defaults(document, place)
 
 
+def list_read() -> set[str]:
+    """List the options that the model's rows read."""
+    return {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
+
+
 def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
-    """Refuse an argument that no row names, unless it cannot change the architecture.
+    """Refuse an option that changes the model as no row reads it, or that Megatron-LM's table does
+    not have and whose name says that it could.
 
     Args:
         found: values by name inside.
@@ -64,16 +71,19 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
         names: the names that users write.
 
     Raises:
-        PlanError: an unknown argument whose name suggests that it changes the architecture.
+        PlanError: such an option.
     """
-    known = {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
-    shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
+    known, shaped = list_read(), re.compile("|".join(ARGUMENTS["shaped"]))
+    table = load_options("megatron")
+    assert table is not None
     for name, value in found.items():
-        if name in known or harmless.search(name) or not shaped.search(name) or value == "0":
+        refused = table.classify(name) == "refused"
+        if name in known or value == "0" or is_equal(value, table.defaults.get(name)):
             continue
-        shown = names.get(name, f"--{name}")
-        fault = f"{shown} could change the architecture and is not modelled"
-        raise PlanError(Fault(fault, place, None, nearest(name, known)))
+        if refused or (name not in table.defaults and shaped.search(name)):
+            shown = names.get(name, f"--{name}")
+            fault = f"{shown} could change the architecture and is not modelled"
+            raise PlanError(Fault(fault, place, None, nearest(name, known)))
 
 
 def find_shaper(found: Mapping[str, Any]) -> str | None:

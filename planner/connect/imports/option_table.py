@@ -7,7 +7,8 @@ An option changes the plan if the export of that plan has it again with the same
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,12 +52,22 @@ class OptionTable(NamedTuple):
 
 
 #: The lists that have reasons, in the order in which they are asked.
-REASONED = ("harmless", "named", "refused")
+REASONED = ("refused", "named", "harmless")
 
 
 def _match_any(option: str, by_reason: Mapping[str, tuple[str, ...]]) -> bool:
     """Check whether a pattern of a list matches an option."""
     return any(re.fullmatch(one, option) for each in by_reason.values() for one in each)
+
+
+def is_equal(given: Any, option: Any) -> bool:
+    """Compare the value of an option with another one, numbers however they are written."""
+    if trainers.is_same(given, option):
+        return True
+    try:
+        return Fraction(str(given)) == Fraction(str(option))
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 def _format_value(value: Any) -> str:
@@ -73,7 +84,12 @@ def load_options(name: str) -> OptionTable | None:
 
 
 def judge_options(
-    given: Mapping[str, Any], plan: Plan, known: Framework, table: OptionTable, place: Place
+    given: Mapping[str, Any],
+    plan: Plan,
+    known: Framework,
+    table: OptionTable,
+    read: Container[str],
+    place: Place,
 ) -> list[str]:
     """List the options of a file that its plan has no key for, a line each.
 
@@ -82,6 +98,7 @@ def judge_options(
         plan: the plan that was read from it.
         known: the framework.
         table: its options.
+        read: options that are read whatever the table says.
         place: where faults are.
 
     Raises:
@@ -91,12 +108,13 @@ def judge_options(
     follow_rows(draft, known.rows)
     by_name = any(option in given for option in known.models)  # which sets what has defaults
     defaults = {} if by_name else table.defaults
-    left_out = {key: defaults[key] for key in draft.said if key in defaults}
+    # A flag that is left out, or a value that follows from others, is as the plan has it.
+    left_out = {k: defaults[k] for k in draft.said if defaults.get(k) not in (None, False)}
     faults, named, unknown = [], [], []
     for option, value in {**left_out, **given}.items():
         again = draft.said.get(option, table.defaults.get(option))
-        kind = table.classify(option)
-        if trainers.is_same(value, again) or kind in ("read", "harmless"):
+        kind = "read" if option in read else table.classify(option)
+        if is_equal(value, again) or kind in ("read", "harmless"):
             continue
         if kind == "named":
             named += [option] if option in given else []
