@@ -1,10 +1,8 @@
-"""Print the options of a framework with their defaults, as tables of planner/connect/imports/options
-hold them, from its sources, which are read and never run:
+"""Print the options of a framework with their defaults, as planner/connect/imports/options holds
+them, from its sources, which are read and never run:
 
     python -m benchmarks.option_tables megatron DIR
     python -m benchmarks.option_tables maxtext DIR
-    python -m benchmarks.option_tables torchtitan DIR
-    python -m benchmarks.option_tables megatron-bridge DIR MEGATRON_DIR
 """
 
 from __future__ import annotations
@@ -64,13 +62,11 @@ def read_default(value: ast.expr | None) -> tuple[Any, dict[str, Any]]:
     if not (isinstance(value, ast.Call) and ast.unparse(value.func).endswith("field")):
         return read_literal(value), {}
     words = {one.arg: one.value for one in value.keywords}
-    meta = next((one for one in ast.walk(value) if isinstance(one, ast.Dict)), None)
     about: dict[str, Any] = {}
     for node in ast.walk(value):
         if isinstance(node, ast.Dict):
-            about |= {read_literal(k): read_literal(v) for k, v in zip(node.keys, node.values)}
-    if meta is None:
-        about = {}
+            pairs = zip(node.keys, node.values, strict=True)
+            about |= {str(read_literal(key)): read_literal(one) for key, one in pairs}
     factory = ast.unparse(words["default_factory"]) if "default_factory" in words else ""
     empty = {"list": [], "dict": {}}.get(factory)
     return (read_literal(words["default"]) if "default" in words else empty), about
@@ -125,7 +121,7 @@ def write_table(options: dict[str, Any]) -> str:
     return "defaults: {\n" + "\n".join([*lines, line]) + "\n}\n"
 
 
-def read_options(name: str, root: Path, beside: Path | None) -> dict[str, Any]:
+def read_options(name: str, root: Path) -> dict[str, Any]:
     """Read the options of a framework from its source tree."""
     if name == "maxtext":
         found = yaml.safe_load((root / "src/maxtext/configs/base.yml").read_text("utf-8"))
@@ -137,5 +133,4 @@ def read_options(name: str, root: Path, beside: Path | None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    paths = [Path(one) for one in sys.argv[2:]]
-    print(write_table(read_options(sys.argv[1], paths[0], paths[-1])), end="")
+    print(write_table(read_options(sys.argv[1], Path(sys.argv[2]))), end="")
