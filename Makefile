@@ -77,6 +77,6 @@ accuracy:
 	python -m benchmarks.serving_accuracy $(BY_RUN)
 	python -m benchmarks.calibrate --runs $(DATA)/runs.jsonl --rounds 0 $(PAGE)
 	python -m benchmarks.laboratories --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl $(PAGE)
-	python -m benchmarks.order $(PAGE) \
+	python -m benchmarks.order $(PAGE) --order presets/efficiency/order.yaml \
 		$(foreach name,runs held_out runs_2026-11 untried_2026-11,--runs $(DATA)/$(name).jsonl)
 	python -m benchmarks.layouts --markdown docs/layouts.md

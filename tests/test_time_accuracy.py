@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -315,6 +316,25 @@ def test_an_order_counts_pairs_that_were_measured_apart() -> None:
     group = [(3.0, 1.0), (2.0, 1.04), (1.0, 1.1)]
     assert order.pairs([group]) == [False, False] and order.regret(group) == pytest.approx(0.1)
     assert order.pairs([[(fast, slow) for slow, fast in group]]) == [False, False, False]
+
+
+def test_what_a_search_states_of_its_order_is_that_of_the_page() -> None:
+    found = bands.load_order()
+    page = PAGE.read_text("utf-8").partition("<!-- order by distance: begin -->")[2]
+    assert [f"{100 * share:.0f} %" for _, share in found.distances] == re.findall(
+        r"\| (\d+ %) \|$", page.partition("<!--")[0], re.MULTILINE
+    )
+
+
+def test_layouts_are_close_while_three_of_four_pairs_are_in_order() -> None:
+    """Up to 1 % two of three are in order, up to 2 % three of four, up to 3 % four of five; of the
+    other source, which counts as much, both pairs lie further apart."""
+    near = [(1.0, 1.0), (1.009, 1.1)], [(1.0, 1.1), (1.005, 1.0)], [(1.0, 1.0), (1.002, 1.1)]
+    found = {"a": [*map(list, near), [(1.0, 1.0), (1.02, 1.1)], [(1.0, 1.0), (1.029, 1.1)]]}
+    assert order.count_in_order(found, 0, 1) == (3, pytest.approx(2 / 3))
+    assert order.find_close_distance(found) == 2
+    found["b"] = [[(1.0, 1.0), (1.5, 0.9), (1.5, 0.8)]]
+    assert order.count_in_order(found, 0, math.inf) == (7, pytest.approx((4 / 5 + 0) / 2))
 
 
 def test_the_tables_of_single_runs_are_current(

@@ -10,6 +10,9 @@ presets/efficiency/memory.yaml holds the same for memory, by what was read (the 
 cache, the process as the driver shows it) and what runs (all weights, experts, adapters, bytes on
 the host), written by ``benchmarks.memory_accuracy --bands``.
 
+presets/efficiency/order.yaml holds how surely predicted times put layouts in order, written by
+``benchmarks.order --order``.
+
 ``planner.results.intervals`` puts them around predictions.
 """
 
@@ -64,6 +67,29 @@ class Basis(NamedTuple):
     kind: str
     names: tuple[str, ...] = ()
     own: str = ""
+
+
+class Order(NamedTuple):
+    """How surely predicted times put two layouts in order, from pairs that one source measured.
+
+    Attributes:
+        close: distance up to which two layouts are not told apart, as a share of the faster one's
+            time: at most three of four pairs were measured in the predicted order.
+        distances: the share in order of pairs predicted up to a distance, and further than the one
+            before; nearest first, of the last the distance is infinite.
+    """
+
+    close: float
+    distances: tuple[tuple[float, float], ...]
+
+
+@cache
+def load_order() -> Order:
+    """Return how surely predicted times put two layouts in order."""
+    found = resources.load_preset("efficiency/order")
+    rows = found["distances"]
+    shares = tuple((float(row["up_to"]), float(row["in_order"])) for row in rows)
+    return Order(float(found["close"]), shares)
 
 
 @cache

@@ -20,7 +20,7 @@ from planner.documents.schema import validate
 from planner.documents.source import load as read
 from planner.plans import plan as plans
 from planner.questions import loading
-from planner.questions.search import automatic
+from planner.questions.search import automatic, ranking
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import COMMON
 
@@ -75,7 +75,7 @@ def test_the_plainest_is_chosen_with_how_much_faster_the_fastest_is(
     monkeypatch.setattr(automatic, "search", lambda *_, **__: found)
     layout, why, _ = automatic._find_layout(validate(read(PLAN), "plan"))
     assert layout is plain
-    assert f"the simplest within 2 % of the fastest that fits{said} of " in why
+    assert f"the simplest within {ranking.SPARED} of the fastest that fits{said} of " in why
 
 
 def test_what_is_given_stays() -> None:

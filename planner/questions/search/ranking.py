@@ -15,6 +15,7 @@ from planner.base.display import escape_cell, plain
 from planner.base.numbers import exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
+from planner.plans.error_bands import load_order
 from planner.plans.layout import COLUMNS as ROWS
 from planner.plans.layout import KERNELS, KEYS, ROW, format_option, label_layout
 from planner.questions.constraints import Limit
@@ -32,11 +33,18 @@ from planner.results.verdict import FITS
 
 #: Heading and key of each column of a layout.
 COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
+
+
+def format_percent(share: float) -> str:
+    """Format a share that was chosen or rounded: 2 %, not 2.0 %."""
+    return numbers.trim_zeros(numbers.text(share, style="share"))
+
+
 #: Number of values of a choice that are listed.
 LISTED = 6
 #: Number of the best that are simulated.
 SIMULATED = 5
-SPARED = numbers.trim_zeros(numbers.text(SPARE, style="share"))
+SPARED = format_percent(SPARE)
 #: A part of the minimised quantity, and how much it grew.
 Difference = tuple[str, Any]
 #: Smallest differences of parts to report, as a share of the whole; gains, of the loss.
@@ -162,15 +170,37 @@ def describe_modes(found: SearchResult) -> str:
 
 
 def leeway(found: SearchResult) -> str:
-    """Describe the 90 % interval of the best layout; empty if its value has none."""
+    """Describe the 90 % interval of the best layout, how sure the order is, and which layouts are
+    not told apart; empty if its value has no interval."""
     between = found.best[0].interval if found.best else None
     if between is None:
         return ""
-    low, high = map(found.plan.book.quantities[found.by].text, between)
-    return (
-        f"90 % interval of the best: {low} to {high}. The error is mostly shared, so the ranking "
-        "is more reliable than the times."
+    declared = found.plan.book.quantities[found.by]
+    low, high = map(declared.text, between)
+    said = f"90 % interval of the best: {low} to {high}."
+    return f"{said} {describe_order(found)}" if declared.scales_with else said
+
+
+def describe_order(found: SearchResult) -> str:
+    """Describe how often published pairs of layouts ran in the predicted order, and how many of the
+    best are not told apart."""
+    *near, (_, far) = [
+        (format_percent(at), format_percent(right)) for at, right in load_order().distances
+    ]
+    shares = ", ".join(f"{right} of those up to {apart} apart" for apart, right in near)
+    said = (
+        "The error is mostly shared. Published pairs of layouts ran in the predicted order (mean "
+        f"over sources): {shares}, {far} of the others."
     )
+    alike = count_alike(found)
+    more = f" The first {alike} are at most {SPARED} apart: which is the fastest is not known."
+    return said + more if alike > 1 else said
+
+
+def count_alike(found: SearchResult) -> int:
+    """Count the best layouts that are too close to the first to be told apart."""
+    values = [float(layout.values[found.by]) for layout in found.best]
+    return sum(value <= values[0] + SPARE * abs(values[0]) for value in values)
 
 
 def simulation(found: SearchResult) -> str:
@@ -349,6 +379,7 @@ def dump_search(found: SearchResult) -> dict[str, Any]:
         "tight": found.tight,
         "for": found.launcher,
         "plain": None if found.plain is None else _dump_layout(found.plain),
+        "alike": count_alike(found),
     }
     if found.choices:
         data["choices"] = [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.plans.error_bands import load_order
 from planner.questions.search.layouts import Setting
 
 Array = NDArray[Any]
@@ -21,8 +22,9 @@ Settings = Callable[[int], Setting]
 #: Numbers that agree in so many binary digits are equal, so that the order of equally good layouts
 #: does not depend on how a processor rounds.
 DIGITS = 38
-#: By what share of the minimised quantity a simpler layout may be worse than the best, and win.
-SPARE = 0.02
+#: By what share of the minimised quantity a simpler layout may be worse than the best, and win:
+#: up to it published runs do not tell two layouts apart.
+SPARE = load_order().close
 #: Points that a sample collects before it is thinned, per requested point.
 COLLECTED = 20
 
