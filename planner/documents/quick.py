@@ -48,6 +48,7 @@ NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
+SAME_KIND |= {"tuned": "method", "lora": "method"}
 UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
@@ -71,6 +72,11 @@ _BEFORE_DEVICE = re.compile(
     r"\b(on|with|using|type)\s+((a|an|the|my|our|one|single|some)\s+)*$", re.I
 )
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
+#: A key with a value that is none of a plan, and a label such as `d20`.
+_ASSIGNED = re.compile(
+    r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+)"
+)
+_LABEL = re.compile(r"_?[a-z]+[-_]?\d[\w.]*")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
 )
@@ -209,7 +215,7 @@ def split_alternatives(text: str) -> list[str]:
     gives a range where a number belongs, into the two texts that it means; other texts stay
     whole."""
     text, table = correct_spelling(text)[0], _load_phrases()
-    compared = re.search(r"\b(compar\w+|difference)\b", text, re.I)
+    compared = re.search(rf"\b(?:{table['compared']})\b", text, re.I)
     words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
     pieces = _name_sizes(text, [*_list_splits(text)[0]])
     for join in re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I):
@@ -245,7 +251,8 @@ def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     values = (one for piece in pieces for one in (piece.values or {}).items())
     for key, value in values:
         if key not in UNCOMPARED:
-            found.setdefault(SAME_KIND.get(key, key), set()).add(str(value))
+            kind = SAME_KIND.get(key, key)
+            found.setdefault(kind, set()).add(key if kind == "method" else str(value))
     if "model" in found:
         found["model"] = {" ".join(sorted(found["model"]))}  # a family and its size are one
     return found
@@ -286,10 +293,7 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     for piece in in_order:
         place, values = Place(TEXT, 1, piece.begin + 1), piece.values
         if values is None:
-            if _may_leave_out(text, piece):
-                left.append(piece)
-            else:
-                faults.append(_refuse_words(text, piece, faults))
+            left.append(piece)
             continue
         if {*values.get("unless", ())} & said.keys():
             continue
@@ -307,16 +311,28 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             if before and _name_family(before.value) == _name_family(value):
                 said[key] = one if fast in values else before
             elif key not in UNREAD and said.setdefault(key, one).value != value:
+                if key == "size" and _is_near(said[key].value, value, limit="label"):
+                    said[key] = _choose_exact(said, said[key], one)
+                    continue
                 faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
     named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
     placed = {"cluster", "cluster.accelerator", "memory"} & said.keys()
     for piece in left:
         device = not placed and _BEFORE_DEVICE.search(text[: piece.begin])
-        if not named or len(left) > len(said) or device:
+        alone = not named or len(left) > len(said) or device
+        if alone or not _may_leave_out(text, piece):
             faults.append(_refuse_words(text, piece, faults))
     if faults:
         raise PlanError(faults)
     return said
+
+
+def _choose_exact(said: dict[str, Said], *sizes: Said) -> Said:
+    """Choose the size that is given in most digits, the last of several; note the other, which is
+    a label."""
+    *others, one = sorted(sizes, key=lambda size: len(re.findall(r"\d", size.value)))
+    _add_note(said, one.place, f"{others[0].value}: a name; the size is {one.value}")
+    return one
 
 
 def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
@@ -327,18 +343,23 @@ def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
 
 
 def _may_leave_out(text: str, piece: Piece) -> bool:
-    """Decide whether what is not understood may be left out of a plan: words, and numbers without
-    a unit that belong to one (``wikitext-103``), but no word that turns the meaning of others."""
-    words = text[piece.begin : piece.end].lower()
-    refused = {*_load_phrases()["no names"].split(), *_load_phrases()["words"]}
-    each = re.findall(r"[^\s,;:()?!&+=|/-]+", words)
-    plain = [len(one) > 2 and re.sub("[.'’]", "", one).isalpha() for one in each]
-    joined = any(plain) or re.search(r"\w[-_]$", text[: piece.begin])
+    """Decide whether what is not understood may be left out of a plan: words, labels, keys with
+    their values, and numbers without a unit that belong to a word (``wikitext-103``), but no word
+    that turns the meaning of others: a negation, of what is understood."""
+    words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
+    shortest = 3 if re.search(r"\d\s*$", before) else 2  # which a number may have as its unit
+    table = _load_phrases()
+    each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
+    plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
+    joined = any(plain) or re.search(r"\w[-_]$", before)
     known = (
-        one or (joined and re.fullmatch(r"\d[\d.]*k?", word))
+        one or _LABEL.fullmatch(word) or (joined and re.fullmatch(r"\d[\d.]*k?", word))
         for one, word in zip(plain, each, strict=True)
     )
-    return not refused & {*each} and all(known)
+    refused = {*table["no names"].split(), *table["words"]}
+    turned = [one for one in each if one in refused]
+    denied = len(turned) == 1 and turned[0] in table["negations"].split() and turned[0] != each[-1]
+    return (denied or not turned) and all(known)
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -490,7 +511,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif free and tuned and (_find_longest(said) or 0) > usual and "longest-context" not in asked:
         said[LENGTH] = Said(usual, Place(TEXT), ASSUMED + why)
     _convert_tokens(said, tuned)
-    _share_batch(said)
+    _share_batch(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
     if tuned and not follow and not sized and "largest-batch" not in asked:
         _assume_batch(said)
@@ -533,11 +554,18 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     """
     without, several = _load_phrases()["without devices"], said.pop("several", None)
     kind_only = _derive_devices(said)
-    counted = {*without["counted"]} & {*asked} or "hours" in said or several
+    one, limits = said.get("cluster.devices"), {"deadline", "budget", "money"} & said.keys()
+    bare = kind_only and one is not None and bool(one.why)
+    bought = limits and bare and "largest-model" not in asked
+    if bought and trained and not asked:
+        del said["cluster.devices"]
+    counted = {*without["counted"]} & {*asked} or "hours" in said or several or bought
     if {"cluster", "cluster.devices"} & said.keys():
         pass
-    elif not asked and trained and {"deadline", "budget", "money"} & said.keys():
-        asked.append("fewest-devices" if "deadline" in said else "cheapest")
+    elif not asked and trained and "deadline" in limits:
+        asked.append("fewest-devices")
+    elif not asked and trained and limits and not bare:
+        asked.append("cheapest")
     elif asked == ["memory"]:
         said["cluster.devices"] = Said(1, Place(TEXT), ASSUMED + without["alone"])
     one = said.get("cluster.devices")
@@ -545,7 +573,7 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         if one and one.why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    elif counted and "cluster" not in said and (one is None or (kind_only and one.why)):
+    elif counted and "cluster" not in said and (one is None or bare):
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         least = said["cluster.devices"]
         many = _count_holding(said, least.value)
@@ -575,8 +603,12 @@ def _choose_model(said: dict[str, Said]) -> None:
         elif family.value not in _load_phrases()["plain_families"].split():
             named = family
     if size is not None and "model" in said and not said["model"].why:
-        if not any(_is_near(own, size.value) for own in _find_sizes(said["model"].value)):
+        sizes = _find_sizes(said["model"].value)
+        if not any(_is_near(own, size.value, limit="ratio") for own in sizes):
             raise _ask_for("second", size.place, size.value)
+        if not any(_is_near(own, size.value) for own in sizes):
+            own = numbers.text(int(sizes[0]), "parameters", "table")
+            _add_note(said, size.place, f"{size.value}: {said['model'].value} has {own}")
     elif size is not None:
         some = (experts or active) and not copies
         shape = _choose_experts(size, active) if some else _choose_shape(size, said)
@@ -755,6 +787,10 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     keys, family = [key for key in said if key.startswith("shape.")], said.get("family")
     if keys and family and family.value in _load_phrases()["plain_families"].split():
         del said["family"]
+    like = ""
+    if {"shape.layers", "shape.hidden"} <= {*keys}:
+        own, of = said.pop("model", None), said.pop("family", None)
+        like = own.value if own else _list_families()[of.value][0] if of else ""
     named = {*NAMED, "experts", "active"} & {*said}
     if not keys or ("shape.hidden" not in keys and named):
         for key in keys if named != {"size"} else {*keys} - {"shape.layers"}:
@@ -767,25 +803,35 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         raise _ask_for("shape", place)
     sizes = {key.removeprefix("shape."): one.value for key, one in given.items()}
     name, why = _load_phrases()["assumptions"]["shape"]
-    hidden = sizes["hidden"]
+    name, hidden = like or name, sizes["hidden"]
+    base = source.load({"extends": name}, kind="model").data
+    if not isinstance(base["layers"], int) or "moe" in base:
+        raise _ask_for("shape", place)
     attention = {"heads": sizes.get("heads", max(1, hidden // 128))}
     attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
-    wide = sizes.get("intermediate", max(1, round(hidden * 8 / 3 / 256)) * 256)
+    gated = base["mlp"].get("gated")
+    wide = sizes.get("intermediate", max(1, round(hidden * (8 / 3 if gated else 4) / 256)) * 256)
     if size := said.pop("size", None):  # what it leaves of the layers is the feed-forward's
         said["sized"] = size
-        base = source.load({"extends": name}, kind="model").data
         shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
         vocab = sizes.get("vocab", base["vocab"])
-        rest = units.parse(size.value, "parameters") - 2 * vocab * hidden
-        fills = rest / (sizes["layers"] * hidden) - (2 + 2 * shared) * hidden
-        fills = round(float(fills) / 3 / 64) * 64
-        if not hidden <= fills <= 8 * hidden:
+        wanted, matrices = float(units.parse(size.value, "parameters")), 3 if gated else 2
+        ends = (1 if base.get("tied_embeddings") else 2) * vocab * hidden
+        blocks, inner = sizes["layers"] * hidden, (2 + 2 * shared) * hidden
+        fills = round(((wanted - ends) / blocks - inner) / matrices / 64) * 64
+        whole = ends + blocks * (inner + matrices * wide)
+        if hidden <= fills <= 8 * hidden:
+            why = f"{why}; the feed-forward fills {size.value}"
+            wide = sizes.get("intermediate", fills)
+        elif _is_near(size.value, str(whole), limit="ratio"):
+            _add_note(said, size.place, f"{size.value}: not used beside layers and widths")
+            del said["sized"]
+        else:
             raise _ask_for("second", size.place, size.value)
-        wide, why = sizes.get("intermediate", fills), f"{why}; the feed-forward fills {size.value}"
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
-    of = f"{size.value} in " if size else ""
-    model["name"] = f"{of}{sizes['layers']} layers of {hidden} (shape: {name})"
+    beside = f"{size.value} in " if size else ""
+    model["name"] = f"{beside}{sizes['layers']} layers of {hidden} (shape: {name})"
     return Said(model, place, ASSUMED + why)
 
 
@@ -1008,7 +1054,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         why = f"{exact_text(step.value)} tokens in sequences of {exact_text(each)}"
         said[BATCH] = Said(count, step.place, why)
     if (steps := said.pop("steps", None)) is not None:
-        _share_batch(said)
+        _share_batch(said, tuned)
         if BATCH not in said and tuned:
             _assume_batch(said)
         if BATCH not in said:
@@ -1144,9 +1190,10 @@ def _assume_batch(said: dict[str, Said]) -> None:
     said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
 
 
-def _share_batch(said: dict[str, Said]) -> None:
+def _share_batch(said: dict[str, Said], tuned: bool) -> None:
     """Convert a batch of each device and its accumulation to that of all devices, which are data
-    parallel as far as the text does not split the model."""
+    parallel as far as the text does not split the model; a fine-tuning that accumulates a batch
+    that is not given has one sequence at a time."""
     steps, micro, count = (
         said.get(key) for key in ("training.gradient_accumulation", COUNTS[1], "cluster.devices")
     )
@@ -1156,13 +1203,21 @@ def _share_batch(said: dict[str, Said]) -> None:
     if few and alone and not micro and count and few.value * split < count.value:
         why = f"{ASSUMED}a batch below the number of devices is that of each"
         said[COUNTS[1]] = said.pop(BATCH)._replace(why=why)
-    if not steps or not micro or not count or {BATCH, "parallelism.data"} & said.keys():
+    if not steps or not count or BATCH in said or not (micro or tuned):
         return
-    why = f"{ASSUMED}the text says the batch of a device"
-    degree = prod(said.setdefault(key, Said(1, steps.place, why)).value for key in keys)
-    if count.value % degree == 0:
-        whole = micro.value * steps.value * (count.value // degree)
-        why = f"{micro.value} sequences, {steps.value} times, {count.value // degree} data parallel"
+    if micro is None:
+        one, why = _load_phrases()["assumptions"]["accumulated"]
+        micro = said[COUNTS[1]] = Said(one, steps.place, ASSUMED + why)
+    why, data = f"{ASSUMED}the text says the batch of a device", said.get("parallelism.data")
+    if "ring" in said and not data:
+        why = f"{ASSUMED}context parallelism over all devices"
+        said.setdefault(keys[2], Said(count.value // split, steps.place, why))
+    if not data:
+        split = prod(said.setdefault(key, Said(1, steps.place, why)).value for key in keys)
+    copies = data.value if data else Fraction(count.value, split)
+    if copies.denominator == 1:
+        whole = micro.value * steps.value * copies.numerator
+        why = f"{micro.value} sequences, {steps.value} times, {copies} data parallel"
         said[BATCH] = said.pop("training.gradient_accumulation")._replace(value=whole, why=why)
 
 
@@ -1201,9 +1256,10 @@ def _replicate_whole(said: dict[str, Said]) -> None:
     failures and links."""
     if alone := _find_data_alone(said):
         why = f"{ASSUMED}the text splits the data over all devices"
-        for key in DEGREES[1:]:
+        for key in DEGREES[1 : -1 if "ring" in said else None]:
             said.setdefault(f"parallelism.{key}", Said(1, alone.place, why))
     said.pop("data alone", None)
+    said.pop("ring", None)
     if period := said.pop("failures", None):
         if "cluster.devices" not in said:
             raise _ask_for("devices")
@@ -1267,12 +1323,11 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     names = [one for one in asked if one in ANSWERED]
     depends = {"time", "cost", "hours", "energy", "carbon"} & {*asked} or (names and limits)
     if depends and not tokens and "tokens-by-deadline" not in asked:
-        if not trained:
-            raise _ask_for("tokens", None, "fine-tuning")
-        if (count := _count_parameters(said)) is None:
+        many, why = _load_phrases()["assumptions"]["training.tokens" if trained else "tuned tokens"]
+        if trained and (count := _count_parameters(said)) is None:
             raise _ask_for("tokens", None, names[0] if names else asked[0])
-        many, why = _load_phrases()["assumptions"]["training.tokens"]
-        said["training.tokens"] = Said(many * count, Place(TEXT), ASSUMED + why)
+        many = many * count if trained else many
+        said["training.tokens"] = Said(many, Place(TEXT), ASSUMED + why)
         tokens = True
     questions: list[Any] = []
     for name in names:
@@ -1344,6 +1399,12 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
         if count == said["cluster.devices"].value:  # the search makes it of these
             del said["parallelism.data"]
             said = {**{key: Said(1, data.place, "what data leaves") for key in degrees}, **said}
+    parts = [said.get(f"parallelism.{key}") for key in ("expert", "tensor")]
+    if (count := said.get("cluster.devices")) and all(parts):
+        stages = said["parallelism.pipeline"].value if "parallelism.pipeline" in said else 1
+        if count.value % (stages * prod(one.value for one in parts if one)):
+            why = f"{ASSUMED}the devices of a stage are too few to split each expert too"
+            said.setdefault("parallelism.expert_tensor", Said(1, start, why))
     follow = {"parallelism.data", "training.gradient_accumulation"} & said.keys()
     sized = isinstance(said["model"].value, dict) and "parameters" in said["model"].value
     if not sized and not follow:
@@ -1429,8 +1490,14 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
         pieces.append(Piece(at, found.end(), {}, (0, 1, 1)))
     elif _is_harmless(word):
         pieces.append(Piece(at, found.end(), {"ignored": True}, (0, 1, 1)))
-    glue = _GLUE.search(text, at, found.end())
+    glue, assigned = _GLUE.search(text, at, found.end()), _ASSIGNED.match(text, at)
     ends = [glue.start(), found.end()] if glue else [found.end()]
+    if glue and glue[0] == "_" and _is_harmless(text[at : glue.start()].lower()):
+        pieces.append(Piece(at, glue.start(), {"ignored": True}, (0, 1, 1)))
+    if assigned and _is_harmless(re.split(r"\W", assigned[0].lstrip("-"))[0].lower()):
+        pieces.append(Piece(at, assigned.end(), {"ignored": True}, (1, 1, 1)))
+    elif assigned:
+        pieces.append(Piece(at, assigned.end(), None, (assigned.end() - at - 1, 0, 1)))
     pieces += [Piece(at, end, None, (end - at, 0, 1)) for end in ends]
     return list({piece.end: piece for piece in reversed(pieces)}.values())[::-1]
 
@@ -1686,8 +1753,12 @@ def _parse_slot(name: str, text: str) -> Any:
     if name == "batch":
         return Fraction(number), many
     step = 1024 if name in ("length", "binary") else 1000
-    value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
-    if name == "money":
+    value = (
+        (24 if name == "daily" else 1)
+        * Fraction(number)
+        * step ** (" kmbt".index(many) if many else 0)
+    )
+    if name in ("money", "daily"):
         return plain_text(value)
     return int(value) if value.denominator == 1 else None
 
@@ -1751,7 +1822,8 @@ def _match_pair(text: str, at: int) -> Iterator[Understood]:
         word = aliases.match_value(dotted, value[2].lower()) or value[2]
         about = schema.describe("plan", dotted) or {}
         known = SWITCHES if about.get("type") == "boolean" else about.get("enum", ())
-        vague = _is_listed(key, "fillers") or (value[2][0].isalpha() and word.lower() not in known)
+        named = value[2][0].isalpha() or bool(known)
+        vague = _is_listed(key, "fillers") or (named and word.lower() not in known)
         if vague and not {"=", ":"} & {*value[1]}:
             continue
         yield value.end(), {dotted: SWITCHES.get(word.lower(), _parse_integer(word))}

@@ -314,6 +314,9 @@ class Overview(Record):
             if stack := get("training.stack"):
                 pieces.append(("", clean(stacks.load_stack(stack)["name"]), ""))
             pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
+            if rank := get("training.lora.rank"):
+                after = f", {get('training.lora.base')} weights"
+                pieces.append(("LoRA rank ", str(rank), after))
         degrees = list(pick_shown(get))
         divided = [
             row.heading if value is True else f"{row.heading} {value}"
