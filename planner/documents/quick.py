@@ -84,7 +84,7 @@ _VALUE = re.compile(
 _MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
     rf"(?<![\w.])(?:(?:between|from)\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
-    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:[-–—/]|to|or|and|vs\.?)\s*\$?\s*"
+    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:[-–—/]|\.\.|to|or|and|vs\.?)\s*\$?\s*"
     rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
 )
@@ -519,7 +519,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
         count = int(Fraction(spent.value) / (6 * size))
         said["training.tokens"], spent = spent._replace(value=count, why=why), None
-    _convert_rate(said, bool(adapted))
+    _convert_rate(said, bool(adapted), asked)
     _replicate_whole(said)
     mfu, busy = said.get("time.mfu"), said.pop("busy", None)
     if mfu and units.parse(str(mfu.value), "1") > _load_phrases()["limits"]["mfu"]:
@@ -595,6 +595,9 @@ def _choose_model(said: dict[str, Said]) -> None:
         for key in ("size", "family", "model name", "active", "experts", "trait")
     )
     given, copies = size is not None, said.pop("copies", None)
+    divided = said.get("parallelism.expert")
+    if divided and divided.value != 1 and not family and "model" not in said:
+        experts = experts or divided  # which no dense model has
     if family is not None:
         if "model" in said and said["model"].value in _list_families()[family.value]:
             family = None
@@ -1221,12 +1224,19 @@ def _share_batch(said: dict[str, Said], tuned: bool) -> None:
         said[BATCH] = said.pop("training.gradient_accumulation")._replace(value=whole, why=why)
 
 
-def _convert_rate(said: dict[str, Said], adapted: bool) -> None:
-    """Convert a measured rate, in FLOP or tokens, to a share of the devices' peak.
+def _convert_rate(said: dict[str, Said], adapted: bool, asked: Iterable[str]) -> None:
+    """Convert a measured rate, in FLOP or tokens, to a share of the devices' peak; so the device
+    hours of a run whose share is asked for.
 
     Raises:
         PlanError: it is not known of which model or devices.
     """
+    if "mfu" in asked and {"hours", "training.tokens"} <= said.keys():
+        hours, whole = said.pop("hours"), said["training.tokens"].value
+        seconds = Fraction(hours.value) * 3600
+        each = round(units.parse(str(whole), "tokens") / seconds, 1)
+        said["token rate"] = said["rate of"] = hours._replace(value=plain_text(each))
+        said["time.use"] = hours._replace(value="assumed")
     flop, tokens, of = (said.pop(key, None) for key in ("flop rate", "token rate", "rate of"))
     if (rate := flop or tokens) is None:
         return
