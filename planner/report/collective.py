@@ -16,15 +16,13 @@ from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import Fault, PlanError, nearest, show_files_alone
 from planner.base.numbers import exact_text
 from planner.book.formulas.time_collective import OPERATIONS
-from planner.book.notation import D_X
-from planner.connect.measure.expected import LAYER
+from planner.connect.measure import expected
 from planner.documents import schema, source
-from planner.engine.evaluate import Entry
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 from planner.report.layout import COLLECTIVE_LINES
 from planner.report.matmul import LABEL, format_answer
-from planner.results.result import SAID, Quantity, Result, evaluate_entry
+from planner.results.result import SAID, Quantity, Result
 
 #: Operations that are sent from device to device, by what does it.
 PAIRWISE = {"all-to-all": "pairwise", "p2p": "send and receive"}
@@ -115,10 +113,7 @@ def evaluate_collective(
     plan = (
         whole if group == all_ else _make_group_plan(cluster, {"cluster.devices": group}, changes)
     )
-    bindings, settings = {D_X: bytes_}, {"operation": operation}
-    entry = Entry("collective", operation, operation, bindings=bindings, settings=settings)
-    result = evaluate_entry(plan, entry)
-    point = {"collective": entry}
+    result, point = expected.evaluate_collective(plan, operation, bytes_)
     answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
     if answers["time"].absent is not None:
         raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))
@@ -131,7 +126,7 @@ def _make_group_plan(
 ) -> Plan:
     """Make a plan of one layer on a cluster, data-parallel over all its devices."""
     whole = {"extends": cluster} if isinstance(cluster, str) else cluster
-    document = source.change_keys(LAYER, {"cluster": whole, **keys})
+    document = source.change_keys(expected.LAYER, {"cluster": whole, **keys})
     with show_files_alone():
         return build_plan(schema.validate(source.load(document, changes), "plan"))
 

@@ -17,7 +17,7 @@ from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
 from planner.report.sentences import wrap_text
 from planner.results.lookup import KEY_FIGURES
-from planner.results.verdict import VERDICTS
+from planner.results.verdict import FITS, VERDICTS
 from planner.review.diff import (
     CAUSES,
     PROCESS,
@@ -123,12 +123,16 @@ def explain_diff(found: Diff) -> str:
     if not said[0] and found.causes:
         said = ["days, cost and memory stay" if found.moved else "no number moves"]
     new = found.sides[1].get("quantities", {})
-    needed, there = (new.get(i, {}).get("value") for i in (PROCESS, "memory.capacity"))
+    least, left, host, needed, there = (
+        new.get(i, {}).get("value")
+        for i in (FITS, "memory.host.headroom", "memory.host", PROCESS, "memory.capacity")
+    )
+    where = ""
+    if is_number_value(left) and is_number_value(host) and left == least:
+        needed, there, where = host, Fraction(host) + Fraction(left), " of host memory per node"
     if found.states[1] == "no" and is_number_value(needed) and is_number_value(there):
-        said.insert(
-            0,
-            f"{numbers.text(needed, 'bytes')} are needed, {numbers.text(there, 'bytes')} are there",
-        )
+        short, there_are = (numbers.text(value, "bytes") for value in (needed, there))
+        said.insert(0, f"{short}{where} are needed, {there_are} are there")
     return ". ".join(words[:1].upper() + words[1:] for words in said if words)
 
 

@@ -477,6 +477,16 @@ def test_what_one_side_lacks_is_told(sides: Callable[..., diff.Diff]) -> None:
 
 
 @pytest.mark.slow
+def test_a_host_that_is_short_of_memory_is_named(sides: Callable[..., diff.Diff]) -> None:
+    """Of 20 layers of 855,654,400 parameters and an embedding of 262,144,000, 8 of 256 devices keep
+    16 bytes for each: gradients, master weights and two moments."""
+    found = sides("training.offload.optimizer=1", "cluster.node_memory=4 GiB")
+    assert "8.09 GiB of host memory per node are needed, 4.00 GiB are there" in (
+        writing.format_sentence(found)
+    )
+
+
+@pytest.mark.slow
 def test_old_results_without_parts_are_compared_too(sides: Callable[..., diff.Diff]) -> None:
     """Of any version: without states, parts, origins and what quantities use."""
     new = evaluated("parallelism.tensor=8")

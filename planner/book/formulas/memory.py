@@ -356,7 +356,7 @@ evicted = predicted(
 
 _on_host = (
     f_w * memory_states.held_weights
-    + f_o * (memory_states.held_states + memory_states.gradients_component)
+    + f_o * (memory_states.held_states + memory_states.updated_gradients)
 )  # fmt: skip
 host = predicted(
     "memory.host",

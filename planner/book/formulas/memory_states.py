@@ -198,6 +198,15 @@ gradients_component.where(zero=(2, 3)).equals(
     k_g * trained / state_ranks,
     "k_g bytes for each parameter, divided over the devices that share it.",
 )
+updated_gradients = of_zero(
+    "memory.gradients.updated",
+    r"M_{gu,c}",
+    "gradients that a device's update of one component reads",
+)
+updated_gradients.where(zero=(0, 2, 3)).equals(gradients_component, "All that the device has.")
+updated_gradients.where(zero=1).equals(
+    gradients_component / state_ranks, "Those of the parameters whose states it has."
+)
 
 per_parameter = in_bytes(
     "memory.optimizer.per_parameter", "K_o", "optimizer states of one parameter"

@@ -7,7 +7,6 @@ from planner.book.formulas.layout import (
     micro_batches,
     routed,
     sequence_ranks,
-    state_ranks,
     tokens,
     vocabulary,
 )
@@ -18,6 +17,7 @@ from planner.book.formulas.memory_states import (
     frozen,
     held_weights,
     trained,
+    updated_gradients,
 )
 from planner.book.formulas.network import (
     GATHERED,
@@ -575,12 +575,11 @@ leaving = of_link(
 leaving.by("Megatron-Core, hybrid_optimizer.py", gradients="persistent").equals(
     0, "They wait for the update."
 )
-for _zero, _owners in {0: 1, (1, 2, 3): state_ranks}.items():
-    leaving.by(SENT, gradients=("fresh", "passing"), zero=_zero).equals(
-        f_o * k_g * Sum(trained / _owners, "component") / B_host,
-        "Those of weights that are updated there leave as soon as they are made, whether or not "
-        "the device keeps them too.",
-    )
+leaving.by(SENT, gradients=("fresh", "passing")).equals(
+    f_o * Sum(updated_gradients, "component") / B_host,
+    "Those of weights that are updated there leave as soon as they are made, whether or not "
+    "the device keeps them too.",
+)
 #: Gradients that only the host keeps are added up on the device; of m micro-batches one has none.
 _sums = f_g * (1 - 1 / micro_batches) * leaving
 for _again, _fetched, _why in (

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import resources
-from planner.book.notation import P_listed, d_min, k_8, k_64
+from planner.book.notation import D_X, P_listed, d_min, k_8, k_64
 from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
 from planner.documents import schema, source
 from planner.engine import instance
-from planner.engine.evaluate import Evaluation
+from planner.engine.evaluate import Entry, Evaluation, Point
 from planner.plans import kernels, plan
 from planner.plans.document import Plan
-from planner.results.result import evaluate_plan
+from planner.results.result import Result, evaluate_entry, evaluate_plan
 
 #: A rate at which nothing takes time beside what is looked at.
 ENDLESS = 10**24
@@ -175,32 +175,32 @@ def make_tiny(job: Launches) -> Plan:
     return make_plan(build_device(ENDLESS, ENDLESS), layers)
 
 
+def evaluate_collective(made: Plan, operation: str, size: Number) -> tuple[Result, Point]:
+    """Evaluate one collective over the data-parallel group of a plan.
+
+    Args:
+        made: the plan.
+        operation: one of ``OPERATIONS`` of the book's collectives.
+        size: bytes, as nccl-tests counts them.
+
+    Returns:
+        The plan's result with the collective, and the point at which its quantities have values.
+    """
+    bindings, settings = {D_X: Fraction(size)}, {"operation": operation}
+    entry = Entry("collective", operation, operation, bindings=bindings, settings=settings)
+    return evaluate_entry(made, entry), {"collective": entry}
+
+
 def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
-    """Predict a collective, s, that sustains all of a link; an all-gather moves half an all-reduce.
+    """Predict a collective, s, that sustains all of a link.
 
     Args:
         job: the collective.
         bandwidth: bytes/s in one direction.
         latency: seconds of a hop.
     """
-    count, tokens = job.processes, 64
     link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
     accelerator = build_device(ENDLESS, ENDLESS, {"link": link})
-    keys: dict[str, Any] = {
-        "model.hidden": max(job.size // (2 * tokens * count), 1) * count,
-        "model.attention.heads": count,
-        "training.sequence_length": tokens,
-        "training.precision": "bf16",
-        "time.efficiency": {
-            "link": 1,
-            "all_to_all": 1,
-            "token_exchange": 1,
-            "dispatch_latency": 0,
-        },
-    }
-    if job.kind == "all-to-all":
-        keys["model.moe"] = {"experts": count, "top_k": 1}
-        keys |= {"parallelism.expert": count, "parallelism.data": count}
-        return float(find_value(make_plan(accelerator, keys), "network.experts[layer.moe]"))
-    made = make_plan(accelerator, {**keys, "parallelism.tensor": count})
-    return float(find_value(made, "network.tensor")) / (2 if job.kind == "all-gather" else 1)
+    whole = {"parallelism.data": job.processes, "time.efficiency": {"link": 1, "all_to_all": 1}}
+    result, point = evaluate_collective(make_plan(accelerator, whole), job.kind, job.size)
+    return float(result.get_quantity("network.collective.seconds", point).number)
