@@ -208,6 +208,7 @@ k_c = bytes_of("k_c", "bytes of a weight's copy in the compute format", "trainin
 k_red = bytes_of("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
 k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
 k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
+k_ref = bytes_of("k_ref", "bytes of a weight of the reference model", "training.bytes.reference")
 k_z = bytes_of("k_z", "bytes of a logit in the loss", "training.bytes.logit")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
 k_comb = bytes_of(
@@ -268,6 +269,7 @@ gamma = formula_input(
     neutral=1,
 )
 n_lc = symbol("n_lc", "chunks of the loss", "training.loss_chunks")
+n_read = symbol("n_read", "forward passes without a backward pass", "training.read_passes")
 M_oth = bytes_of("M_oth", "further memory", "memory.other")
 
 # One tensor of the implementation's profile

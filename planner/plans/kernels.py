@@ -72,6 +72,8 @@ def fill_kernels(draft: Draft) -> None:
         if prepared and draft.get("training.lora.base") not in PREPARED:
             wrong = f"a base in {draft.get('training.lora.base')} is not prepared"
             draft.fault("training.lora.prepared", wrong, f"false, or base: {', '.join(PREPARED)}")
+    if training.get("reference") == "held":
+        draft.default("training.bytes.reference", sizes["weight"], "as a trained weight")
     draft.default("training.bytes.logit", 4, "the loss is computed in fp32")
     draft.default("training.bytes.cache", recipe["activation"], "as an activation")
     for key in ("dispatch", "combine"):

@@ -11,6 +11,14 @@ PAGED = ("adamw", "adam-8bit", "lion")
 STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
 PAGES = "training.optimizer_paged"
 PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
+OBJECTIVE, REFERENCE = "training.objective", "training.reference"
+READ = "training.read_passes"
+#: Objectives that compare with a reference model: passes of a micro-batch that are only read, where
+#: the model is asked in the step, and where its log-probabilities are there. TRL 1.9.0,
+#: trl/trainer/dpo_trainer.py and kto_trainer.py (_compute_kl_logps).
+READ_PASSES = {"dpo": (1, 0), "kto": (3, 1)}
+#: Objectives whose sequences come in pairs.
+PAIRED = ("dpo", "orpo")
 #: The value of ``STEP`` that uses each gradient at once, so that a step is one micro-batch.
 IN_BACKWARD = "in-backward"
 
@@ -69,3 +77,27 @@ def check_step(draft: Draft) -> None:
     elif load_profile(training["implementation"])["gradients"] == "persistent":
         wrong = f"{training['implementation']} keeps all gradients in one buffer"
         draft.fault(key, wrong, f"implementation: pytorch, or {otherwise}")
+
+
+def fill_reference(draft: Draft) -> None:
+    """Set how the reference model of an objective is held, and the passes that are only read."""
+    training = draft.get("training")
+    objective, adapters = training.get("objective"), training.get("lora") is not None
+    batch, given = training.get("global_batch"), training.get("reference")
+    if objective in PAIRED and batch and batch % 2:
+        draft.fault("training.global_batch", "a pair is two sequences", "an even number")
+    if objective not in READ_PASSES:
+        if given is not None:
+            wrong = f"{objective or 'pretrain'} compares with no reference model"
+            draft.fault(REFERENCE, wrong, f"objective: {' or '.join(READ_PASSES)}")
+        return
+    if training["mode"] != "train":
+        draft.fault(OBJECTIVE, "nothing is trained in inference", "mode: train")
+    held, other = ("base", "held") if adapters else ("held", "base")
+    why = f"objective: {objective} with{'' if adapters else 'out'} training.lora"
+    given = draft.default(REFERENCE, held, why)
+    if given == other:
+        wrong = "the base of the adapters is the reference" if adapters else "there are no adapters"
+        draft.fault(REFERENCE, f"{given}: {wrong}", f"{held} or precomputed")
+    asked, there = READ_PASSES[objective]
+    draft.default(READ, there if given == "precomputed" else asked, why)

@@ -271,6 +271,7 @@ def _check_choices(draft: Draft) -> None:
         draft.fault(live, wrong, "0, or zero: 3")
     _set_offload(draft)
     placement.check_step(draft)
+    placement.fill_reference(draft)
     if training["attention_precision"] == "fp8" and training.get("attention") == "eager":
         wrong = "eager attention runs in 16 bit"
         draft.fault("training.attention_precision", wrong, "16-bit, or attention: flash")

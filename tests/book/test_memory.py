@@ -387,3 +387,24 @@ def test_layouts_that_cannot_exist(layout, training, says):
     with pytest.raises(PlanError) as fault:
         evaluated(plan_document(layout=layout, **training))
     assert says in str(fault.value)
+
+
+@pytest.mark.parametrize("vocab, more", [(2000, 26865788 - 25512828), (4000, 36617788 - 34240828)])
+def test_a_reference_that_is_held_takes_its_weights_and_a_forward_pass(
+    vocab: int, more: int
+) -> None:
+    """Live bytes at the peak of a step of TRL 1.16's DPOTrainer (CPU, fp32, two pairs of 32 tokens,
+    recomputed layers), less those with precompute_ref_log_probs."""
+    shape = {"layers": 2, "hidden": 64, "vocab": vocab, "mlp": {"gated": True, "intermediate": 128}}
+    run = {"sequence_length": 32, "micro_batch": 4, "global_batch": 8, "objective": "dpo"}
+    run |= {"precision": "fp32", "implementation": "transformers", "recompute": "full"}
+    plan = {"model": {**shape, "attention": {"heads": 4}}, "cluster": "2 x h100"}
+    held, there = (
+        evaluated({**plan, "training": {**run, "reference": how}})
+        for how in ("held", "precomputed")
+    )
+    assert held.value("memory.total") - there.value("memory.total") == more
+    for name in ("compute.executed_flops_per_token", "compute.performed_flops_per_token"):
+        forward = there.value("compute.forward_flops_per_token")
+        assert held.value(name) - there.value(name) == forward, name
+    assert held.value("time.step_seconds") > there.value("time.step_seconds")

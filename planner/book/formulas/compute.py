@@ -376,9 +376,11 @@ executed_per_token = flops(
     "C_exec",
     "FLOPs of forward and backward with what is computed again, per token",
     source=f"{KORTHIKANTI}, section 5 and appendix A",
-).equals(
-    per_token + again,
-    "The two passes, and the forward pass of what was not kept, with scores as they are counted.",
+)
+_BOTH = "The two passes, and the forward pass of what was not kept, with scores as they are counted"
+executed_per_token.where(reads=False).equals(per_token + again, f"{_BOTH}.")
+executed_per_token.where(reads=True).equals(
+    per_token + again + n_read * forward, f"{_BOTH}; and passes that are only read."
 )
 
 
@@ -438,21 +440,26 @@ performed_component = of_component(
     exact=False,
     source=FLASH_PASSES,
 )
-performed_component.by(MATMUL, scored=False).equals(
-    (1 + reruns) * component_flops + backward_component, "Forward, backward and what runs again."
-)
 _met = per_key * performed_keys
-performed_component.where(scored=True, frozen=True).equals(
-    (1 + reruns) * _met, "Forward, and where it runs again; the loss sends it no gradient."
-)
-performed_component.where(scored=True, frozen=False, training_attention="eager").equals(
-    (3 + reruns) * _met, "Two products forward and four backward, and what runs again."
-)
-performed_component.where(scored=True, frozen=False, training_attention=FUSED_KERNELS).equals(
-    (make_fraction(7, 2) + reruns) * _met,
-    "Two products forward and five backward, one of which makes the scores anew; and what runs "
-    "again.",
-)
+for _reads, _more, _too in ((False, 0, "."), (True, n_read, "; and passes that are only read.")):
+    performed_component.by(MATMUL, scored=False, reads=_reads).equals(
+        (1 + _more + reruns) * component_flops + backward_component,
+        f"Forward, backward and what runs again{_too}",
+    )
+    performed_component.where(scored=True, frozen=True, reads=_reads).equals(
+        (1 + _more + reruns) * _met,
+        f"Forward, and where it runs again; the loss sends it no gradient{_too}",
+    )
+    _alive = partial(performed_component.where, scored=True, frozen=False, reads=_reads)
+    _alive(training_attention="eager").equals(
+        (3 + _more + reruns) * _met,
+        f"Two products forward and four backward, and what runs again{_too}",
+    )
+    _alive(training_attention=FUSED_KERNELS).equals(
+        (make_fraction(7, 2) + _more + reruns) * _met,
+        "Two products forward and five backward, one of which makes the scores anew; and what "
+        f"runs again{_too}",
+    )
 
 performed_per_token = flops(
     "compute.performed_flops_per_token",

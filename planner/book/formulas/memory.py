@@ -185,10 +185,12 @@ fullest_phase = fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 # -- a model given by its size ------------------------------------------------------------------
 
 
-def _from_size(quantity: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
+def _from_size(
+    quantity: Quantity, title: str, whole: Any, divided: Any, each: Any, **when: Any
+) -> None:
     """Declare the states of a model without a shape: an even share of all parameters, for the ZeRO
     stages that keep it ``whole`` and those that shard it. With LoRA a shape is needed."""
-    of_size = partial(quantity.by, ZERO, title=title, shape=False, lora=False, exact=False)
+    of_size = partial(quantity.by, ZERO, title=title, shape=False, lora=False, exact=False, **when)
     why = "An even share of the parameters"
     of_size(zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
     of_size(zero=divided).equals(
@@ -197,7 +199,8 @@ def _from_size(quantity: Quantity, title: str, whole: Any, divided: Any, each: A
     )
 
 
-_from_size(weights, "weights on one device", (0, 1, 2), 3, k_w)
+for _reference, _each_weight in ((memory_states.NO_SECOND, k_w), ("held", k_w + k_ref)):
+    _from_size(weights, "weights on one device", (0, 1, 2), 3, _each_weight, reference=_reference)
 _from_size(gradients, "gradients on one device", (0, 1), (2, 3), k_g)
 _from_size(
     optimizer,
@@ -365,15 +368,21 @@ host = predicted(
     source="sum of what lies there",
     shape=True,
     mode="train",
-).equals(
-    minimum(n, n_host)
-    * Max(
-        Sum(copies_on_stage * _on_host, "component") + f_off * memory_activations.of_layers,
-        "stage",
-    ),
-    "Of each device of the node as much as of the fullest stage: weights, master weights and "
-    "optimizer states, gradients where the update runs, activations.",
 )
+for _reference, _more, _too in (
+    (memory_states.NO_SECOND, 0, ""),
+    ("held", f_w * memory_states.held_reference, " the reference model's too,"),
+):
+    host.where(reference=_reference).equals(
+        minimum(n, n_host)
+        * Max(
+            Sum(copies_on_stage * (_on_host + _more), "component")
+            + f_off * memory_activations.of_layers,
+            "stage",
+        ),
+        f"Of each device of the node as much as of the fullest stage: weights,{_too} master "
+        "weights and optimizer states, gradients where the update runs, activations.",
+    )
 host_headroom = predicted(
     "memory.host.headroom",
     r"\Delta M_host",

@@ -190,6 +190,21 @@ weights_component = bytes_of_component(
     source="PyTorch, CPUOffloadPolicy; DeepSpeed, offload_param",
 ).equals((1 - f_w) * held_weights, "But for the share that lies on the host.")
 
+TRL = "TRL 1.9.0, trl/trainer/dpo_trainer.py and trl/models/utils.py"
+held_reference = of_zero(
+    "memory.weights.reference",
+    r"M_{wr,c}",
+    "weights of one component of the reference model that one device has, wherever",
+    reference="held",
+    lora=False,
+)
+held_reference.by(f"{TRL} (prepare_deepspeed)", zero=(0, 1, 2)).equals(
+    k_ref * device_parameters, "A second model, which is only read: k_ref bytes for each weight."
+)
+held_reference.by(f"{TRL} (prepare_deepspeed, prepare_fsdp)", zero=3).equals(
+    k_ref * device_parameters / state_ranks, "Divided as the trained weights are."
+)
+
 gradients_component = of_zero(
     "memory.gradients.component", r"M_{g,c}", "gradients of one component on one device"
 )
@@ -350,9 +365,16 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
 
 
 _AT_MOST_ONCE = "Each component as often as the stage holds it, a tied matrix at most once."
-weights_stage = _stage(
-    "weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights"
-).equals(Sum(copies_on_stage * weights_component, "component"), _AT_MOST_ONCE)
+#: Where no second model is held, by ``training.reference``.
+NO_SECOND = (None, "base", "precomputed")
+weights_stage = _stage("weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights")
+weights_stage.where(reference=NO_SECOND).equals(
+    Sum(copies_on_stage * weights_component, "component"), _AT_MOST_ONCE
+)
+weights_stage.by(TRL, reference="held").equals(
+    Sum(copies_on_stage * (weights_component + (1 - f_w) * held_reference), "component"),
+    f"{_AT_MOST_ONCE[:-1]}; and those of the reference model, but for the share on the host.",
+)
 
 gradients_stage = _stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage").equals(
     Sum(copies_on_stage * gradients_component, "component"), _AT_MOST_ONCE

@@ -532,17 +532,23 @@ gathers.by(STILL, zero=3, fixed=True).equals(
     _gathered + hops,
     "Weights are gathered for the forward pass alone: one ring.",
 )
-gathers.by(FSDP, zero=3, reshard=True, fixed=False).equals(
-    2 * _gathered + _scattered + 3 * hops,
-    "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
-    "gradients reduced and scattered in theirs: three rings over the group.",
-)
-gathers.by(
-    "PyTorch, fully_shard (reshard_after_forward)", zero=3, reshard=False, fixed=False
-).equals(
-    _gathered + _scattered + 2 * hops,
-    "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings.",
-)
+for _reads, _more, _too in ((False, 0, "."), (True, n_read, ", and one for each read pass.")):
+    gathers.by(FSDP, zero=3, reshard=True, fixed=False, reads=_reads).equals(
+        (2 + _more) * _gathered + _scattered + (3 + _more) * hops,
+        "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
+        f"gradients reduced and scattered in theirs: three rings over the group{_too}",
+    )
+    gathers.by(
+        "PyTorch, fully_shard (reshard_after_forward)",
+        zero=3,
+        reshard=False,
+        fixed=False,
+        reads=_reads,
+    ).equals(
+        (1 + _more) * _gathered + _scattered + (2 + _more) * hops,
+        "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings"
+        f"{_too}",
+    )
 
 # -- host memory -------------------------------------------------------------------------------
 
@@ -642,20 +648,27 @@ for _work in (APART, *BESIDE_WORK):
         ({"layers": True, "fixed": False, "recompute": "full"}, 4, _AGAIN),
     ):
         for _pass, _seconds, _times in (
-            (busy_forward, forward, 1),
             (busy_backward, backward + repeated, _launched - 1),
             (busy_kept, backward, 2),
         ):
             _pass.where(**_work, **_runs).equals(
                 maximum(_pair * _seconds, host * _times / _launched), _why
             )
+        _once = maximum(_pair * forward, host / _launched)
+        busy_forward.where(**_work, **_runs, reads=False).equals(_once, _why)
+        busy_forward.where(**_work, **_runs, reads=True).equals(
+            (1 + n_read) * _once, f"{_why} So is each pass that is only read."
+        )
         _rest = maximum(
             _pair * (backward + repeated - weights), host * (1 - make_fraction(2, _launched))
         )
         busy_weights.where(**_work, **_runs, lora=False).equals(
             busy_backward - _rest, f"{_WITHOUT}."
         )
-busy_forward.where(fixed=True).equals(maximum(forward, host), _WAITS)
+busy_forward.where(fixed=True, reads=False).equals(maximum(forward, host), _WAITS)
+busy_forward.where(fixed=True, reads=True).equals(
+    (1 + n_read) * maximum(forward, host), f"{_WAITS} So with each pass that is only read."
+)
 for _pass in (busy_backward, busy_kept):
     _pass.by(STILL, fixed=True).equals(0, "None.")
 busy_weights.by(STILL, fixed=True, lora=False).equals(0, "None.")
