@@ -84,6 +84,13 @@ def merge_stack(root: Node) -> Node:
     return replace(root, value=merge_nodes(entries, {**own, "training": training}))
 
 
+def list_conditions(text: str) -> list[set[str]]:
+    """List the keys that decide what a stack sets: of each release those of its conditions."""
+    name, _, month = text.partition("@")
+    releases = _iter_releases(name, month or NEWEST)
+    return [set(_get_entries(_find_node(release, "where"))) for release in releases]
+
+
 def find_choices(text: str | None, stage: int | None = None) -> dict[str, Sequence[Any]]:
     """Return the values that a stack runs, by dotted key; none without a stack.
 

@@ -34,6 +34,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.base.progress import send_progress
 from planner.book.quantity import BOOK
 from planner.cli import main as cli
+from planner.documents import source
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -57,6 +58,7 @@ from tests.conftest import leave_to_night, read_data
 FAULTS = read_data("faults")
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
+NEEDED = "memory.needed"
 SMALL: dict[str, Any] = {
     "base": LLAMA,
     "axes": {
@@ -171,6 +173,25 @@ def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
         "plan": "gpt3_a100x1024", "training.tokens": 2 * 10**12, "cluster.price": 2
     }  # fmt: skip
     assert read.build_plan(4).name == loading.load("presets/gpt3_a100x1024.yaml").name
+
+
+METHODS = (
+    {"training.lora.rank": 16},
+    {"training.optimizer": "sgd"},
+    {"training.lora.rank": 16, "training.lora.base": "nf4"},
+)
+
+
+@pytest.mark.parametrize("several", [METHODS, [{"parallelism.zero": n} for n in (3, 0, 1)]])
+@pytest.mark.parametrize("stack", [None, "transformers-trainer"])
+def test_a_value_is_the_plan_that_says_it_and_no_other(several: Any, stack: str | None) -> None:
+    """Nothing of the other values, and what the stack sets beside this one."""
+    training = {"sequence_length": 1024, "global_batch": 16} | ({"stack": stack} if stack else {})
+    base = {"model": "llama3.1-8b", "cluster": "hgx-h100", "training": training}
+    read = study.read_study({"base": base, "axes": {"way": [{"set": one} for one in several]}})
+    for point, one in enumerate(several):
+        alone = evaluate_plan(loading.load(source.change_keys(base, one)))
+        assert evaluate_plan(read.build_plan(point))[NEEDED].value == alone[NEEDED].value
 
 
 # Values ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -19,7 +20,7 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError
 from planner.base.version import format_versions
 from planner.book.quantity import BOOK, Book
-from planner.documents import defaults, schema, source, yaml_nodes
+from planner.documents import defaults, schema, source, stacks, yaml_nodes
 from planner.documents.references import Resolver
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node, Origin
@@ -262,7 +263,11 @@ class _StudyReader:
             self.raise_faults()
         self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
         documents = self.each(lambda base: self._complete_base(base, {}), bases)
+        self._check_conditions(written, documents)
+        self.keys = collect_keys(written)
         axes = [self._resolve_axis(axis, bases[0]) for axis in written if bases]
+        if not self.faults:
+            self._set_once(axes)
         book = self._find_book(documents)
         self.each(partial(check_batchable, book=book), data["record"], "record")
         where = self.each(partial(parse_limit, book=book), data["where"], "where")
@@ -355,18 +360,21 @@ class _StudyReader:
             lambda base: names.extend_node(names.name(base, "plan"), "plan", ()), several
         )
 
-    def _complete_base(self, base: Node, settings: Mapping[str, Node]) -> Document:
-        """Complete the base with the first value of every axis and then some settings, by the
-        schema of plans.
+    def _complete_base(
+        self, base: Node, settings: Mapping[str, Node], without: Collection[str] = ()
+    ) -> Document:
+        """Complete the base with the first value of every axis, but for some keys, and then some
+        settings, by the schema of plans.
 
         Raises:
             PlanError: the schema does not allow one of them.
         """
         root = base
-        for key, node in sort_changes({**self.first, **settings}).items():
+        first = {key: node for key, node in self.first.items() if key not in without}
+        for key, node in sort_changes({**first, **settings}).items():
             root = source._set(root, key.split("."), node, "plan", self.resolver)
         root = self.resolver.extend_node(source.expand_auto(root, "plan"), "plan", ())
-        root = self.resolver.resolve_names(root, "plan", ())
+        root = stacks.merge_stack(self.resolver.resolve_names(root, "plan", ()))
         read = Document(root, "plan", defaults=self.resolver.defaults)
         return plan.set_auto_layout(schema.validate(read, "plan"))
 
@@ -459,24 +467,45 @@ class _StudyReader:
             what = f"the axes have {spelled} values that are not numbers"
             raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
 
+    def _check_conditions(self, axes: Sequence[StudyAxis], documents: Sequence[Document]) -> None:
+        """Collect the keys that decide what the stacks of the plans set; two axes that do so
+        together are reported, as each is read by itself."""
+        named = {found.get("training.stack") for found in documents} - {None}
+        conditions = [keys for stack in sorted(named) for keys in stacks.list_conditions(stack)]
+        self.conditions = set().union(*conditions)
+        for keys in conditions:
+            both = [axis.name for axis in axes if any(_is_within(key, axis.keys) for key in keys)]
+            if len(both) > 1:
+                what = f"axes.{both[0]} and axes.{both[1]} decide together what the stack sets"
+                place = self.document.find_key_place(("axes", both[1]))
+                self.faults.append(Fault(what, place, "one axis of both, its values {name, set}"))
+                return
+
     # -- axes as plans hold them --------------------------------------------------------------
 
     def _resolve_axis(self, axis: StudyAxis, base: Node) -> StudyAxis:
         """Return an axis with its values as plans hold them, checked by the schema of plans."""
-        if _has_numbers(axis):
+        if _has_numbers(axis) and not axis.keys & self.conditions:
             return StudyAxis(axis.name, self._read_numbers(axis, base))
 
-        def read(item: tuple[int, Choice]) -> Choice:
-            """Complete one value, and label it."""
-            index, choice = item
-            found = self._complete_base(base, choice.changes)
+        def complete(choice: Choice) -> tuple[Choice, Document]:
+            """Complete the plan of one value, without what the others set."""
+            return choice, self._complete_base(base, choice.changes, axis.keys)
+
+        made = self.each(complete, axis.choices)
+        plans = [found for _, found in made]
+        keys = {_find_section(key, plans) for key in axis.keys}
+        keys |= {key for key in _list_decided(plans) if not _is_within(key, self.keys)}
+
+        def read(index: int, choice: Choice, found: Document) -> Choice:
+            """Label one value, with what all keys of the axis are in its plan."""
             value = next(iter(choice.changes.values()))
             shown: Any = choice.label or value.reference or label(value, index)
             if choice.label is None and type(value.value) is int:
                 shown = value.value
-            return Choice(shown, {key: found.get(key) for key in choice.changes})
+            return Choice(shown, {key: found.get(key) for key in sorted(keys)})
 
-        return StudyAxis(axis.name, tuple(self.each(read, enumerate(axis.choices))))
+        return StudyAxis(axis.name, tuple(read(n, *pair) for n, pair in enumerate(made)))
 
     def _read_numbers(self, axis: StudyAxis, base: Node) -> tuple[Choice, ...]:
         """Read numbers in the unit of their key. The smallest, the largest and one that is not
@@ -499,6 +528,30 @@ class _StudyReader:
             Choice("default", {key: default}) if value is None else Choice(value, {key: value})
             for value, _ in found
         )
+
+
+def _find_section(key: str, documents: Sequence[Document]) -> str:
+    """Return the outermost section around a key that some of the documents do not have, which the
+    others have as a whole; else the key."""
+    *around, _ = itertools.accumulate(key.split("."), "{}.{}".format)
+    lacking = (one for one in around if any(found.get(one) is None for found in documents))
+    return next(lacking, key)
+
+
+def _is_within(key: str, sections: Collection[str]) -> bool:
+    """Decide whether a dotted key is one of some, or inside one."""
+    return any(f"{key}.".startswith(f"{section}.") for section in sections)
+
+
+def _list_decided(documents: Sequence[Document]) -> set[str]:
+    """List the keys to which a stack gives different values in some documents."""
+    decided = {
+        ".".join(map(str, itertools.takewhile(lambda step: not isinstance(step, int), path)))
+        for found in documents
+        for path, node in found.walk_values()
+        if node.origin.kind == stacks.KIND
+    }
+    return {k for k in decided if any(one.get(k) != documents[0].get(k) for one in documents)}
 
 
 def _has_numbers(axis: StudyAxis) -> bool:
