@@ -567,7 +567,8 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     elif not asked and trained and limits and not bare:
         asked.append("cheapest")
     elif asked == ["memory"]:
-        said["cluster.devices"] = Said(1, Place(TEXT), ASSUMED + without["alone"])
+        whole = _multiply_degrees(said)
+        said["cluster.devices"] = Said(whole, Place(TEXT), ASSUMED + without["alone"])
     one = said.get("cluster.devices")
     if {*without["found"]} & {*asked} and "cluster" not in said:
         if one and one.why:
@@ -757,7 +758,7 @@ def _choose_shape(size: Said, said: Mapping[str, Said]) -> Said:
     total = exact_text(_load_sizes()[name][1])
     shown = numbers.text(_load_sizes()[name][1], "parameters", "table")
     why = f"{ASSUMED}shape: the published dense model nearest to {size.value}, of {shown}"
-    if _is_near(total, size.value) and not deep:
+    if _is_near(total, size.value, limit="shape") and not deep:
         return Said(name, size.place, why)
     model = source.load({"extends": name}, kind="model").data
     ends = model["vocab"] * model["hidden"] * (1 if model.get("tied_embeddings") else 2)
@@ -992,12 +993,15 @@ def _derive_devices(said: dict[str, Said]) -> bool:
         if said.setdefault("cluster.devices", Said(whole, nodes.place, nodes.why)).value != whole:
             raise _ask_for("number", nodes.place, "devices", whole)
     elif each or alone or "memory" in said:
-        degrees = [
-            said[f"parallelism.{key}"].value for key in DEGREES if f"parallelism.{key}" in said
-        ]
-        one = Said(prod(degrees), Place(TEXT), ASSUMED + "nobody says how many")
+        one = Said(_multiply_degrees(said), Place(TEXT), ASSUMED + "nobody says how many")
         said.setdefault("cluster.devices", each or one)
     return bool(some if alone is None else not alone.value)
+
+
+def _multiply_degrees(said: Mapping[str, Said]) -> int:
+    """Multiply the degrees that a text gives, which is the least number of devices."""
+    keys = (f"parallelism.{key}" for key in DEGREES)
+    return prod(int(said[key].value) for key in keys if key in said)
 
 
 def _find_few_tokens(said: Mapping[str, Said]) -> Said | None:
@@ -1343,7 +1347,8 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     for name in names:
         if name == "largest-model" and deadline:
             name = "largest-model-by-deadline"
-        questions.append({name: limits} if limits else name)
+        kept = _keep_devices(said) if name == "cheapest" else {}
+        questions.append({name: limits | kept} if limits or kept else name)
     if "tokens-by-deadline" in asked or (not tokens and not questions and limits):
         if not limits:
             raise _ask_for("limit")
@@ -1355,6 +1360,16 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     elif (first := deadline or budget or hours) is not None:
         days = [f"time.training_days <= {deadline.value}"] if deadline else []
         said["require"] = Said([*days, *until], first.place, first.why)
+
+
+def _keep_devices(said: dict[str, Said]) -> dict[str, str]:
+    """Return the accelerators among which the cheapest is asked for, where a text names one; note a
+    number of devices, which the answer changes."""
+    kind, many = said.get("cluster.accelerator"), said.get("cluster.devices")
+    if many and not many.why:
+        _add_note(said, many.place, f"{many.value} devices: not kept; the cheapest number is found")
+    named = kind and not kind.why and isinstance(kind.value, str)
+    return {"accelerators": kind.value} if kind and named else {}
 
 
 def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> bool:
@@ -1410,7 +1425,12 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
             del said["parallelism.data"]
             said = {**{key: Said(1, data.place, "what data leaves") for key in degrees}, **said}
     parts = [said.get(f"parallelism.{key}") for key in ("expert", "tensor")]
-    if (count := said.get("cluster.devices")) and all(parts):
+    count, split = said.get("cluster.devices"), _multiply_degrees(said)
+    thousands, odd = divmod(count.value, 1000) if count else (0, 1)
+    if count and count.value % split and not odd and thousands * 1024 % split == 0:
+        why = f"{ASSUMED}{thousands}k of 1,024, which the degrees divide"
+        count = said["cluster.devices"] = Said(thousands * 1024, count.place, why)
+    if count and all(parts):
         stages = said["parallelism.pipeline"].value if "parallelism.pipeline" in said else 1
         if count.value % (stages * prod(one.value for one in parts if one)):
             why = f"{ASSUMED}the devices of a stage are too few to split each expert too"
