@@ -56,16 +56,18 @@ ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
 Cost = tuple[int, ...]  # characters not understood, words without effect, pieces
 
-_END = r"(?![\w%$]|[.,]\d)"
+_END = r"(?![^\W_]|[%$]|_\d|[.,]\d)"
 #: Characters of no text, which stand for those of a name, and of one that is a number.
 MARK, BARE = "\ue000", "\ue001"
 _NAME_BEGIN = re.compile(r"(?:(?<![A-Za-z])|(?<=\dx)|(?<=\dX))[A-Za-z]|(?<!\d)\d")
 _NAME_END = re.compile(r"(?![a-rt-wyz\d%$]|[.,]\d)", re.I)
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
-_SEPARATOR = re.compile(r"(?:[-=]+>|[\s,;:()?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+")
+_SEPARATOR = re.compile(
+    r"(?:[-=]+>|[\s,;:()\[\]?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+"
+)
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
-_WORD = re.compile(r"(?:[^\s,;:?!()=|~]|(?<=\d),(?=\d))+|.")
+_WORD = re.compile(r"(?:[^\s,;:?!()\[\]=|~]|(?<=\d),(?=\d))+|.")
 _NAME = r"((?:[A-Za-z]+-)*[A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
 #: What stands before the name of a device.
 _BEFORE_DEVICE = re.compile(
@@ -248,13 +250,20 @@ def split_alternatives(text: str) -> list[str]:
 def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     """Map what may be compared, a model, a device or another key, to its values in pieces."""
     found: dict[str, set[str]] = {}
-    values = (one for piece in pieces for one in (piece.values or {}).items())
+    values = (
+        (key, value)
+        for piece in pieces
+        for key, value in (piece.values or {}).items()
+        if key != "training.implementation" or "parallelism.zero" not in (piece.values or {})
+    )
     for key, value in values:
         if key not in UNCOMPARED:
-            kind = SAME_KIND.get(key, key)
-            found.setdefault(kind, set()).add(key if kind == "method" else str(value))
-    if "model" in found:
-        found["model"] = {" ".join(sorted(found["model"]))}  # a family and its size are one
+            layout = key.startswith("parallelism.") or key == "data alone"
+            kind = "layout" if layout else SAME_KIND.get(key, key)
+            one = {"method": key, "layout": f"{key} {value}"}.get(kind, str(value))
+            found.setdefault(kind, set()).add(one)
+    for kind in {"model", "layout"} & found.keys():  # a family and its size are one
+        found[kind] = {" ".join(sorted(found[kind]))}
     return found
 
 
@@ -310,11 +319,9 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             )
             if before and _name_family(before.value) == _name_family(value):
                 said[key] = one if fast in values else before
-            elif key not in UNREAD and said.setdefault(key, one).value != value:
-                if key == "size" and _is_near(said[key].value, value, limit="label"):
-                    said[key] = _choose_exact(said, said[key], one)
-                    continue
-                faults.append(Fault(f"a second {key}: {format_flow(value)}", place, "one of them"))
+            elif key not in UNREAD and not _keep_value(said, key, one):
+                wrong = f"a second {key}: {format_flow(value)}"
+                faults.append(Fault(wrong, place, "one of them"))
     named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
     placed = {"cluster", "cluster.accelerator", "memory"} & said.keys()
     for piece in left:
@@ -327,12 +334,23 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     return said
 
 
-def _choose_exact(said: dict[str, Said], *sizes: Said) -> Said:
-    """Choose the size that is given in most digits, the last of several; note the other, which is
-    a label."""
-    *others, one = sorted(sizes, key=lambda size: len(re.findall(r"\d", size.value)))
-    _add_note(said, one.place, f"{others[0].value}: a name; the size is {one.value}")
-    return one
+def _keep_value(said: dict[str, Said], key: str, other: Said) -> bool:
+    """Keep a value of a key, and return whether a text may give it: the same as before, or another
+    thing. Of two sizes that are near the one in fewer digits is a label, of two amounts of money
+    the smaller may be a price."""
+    pair = said.setdefault(key, other), other
+    if pair[0].value == other.value:
+        return True
+    if key == "size" and _is_near(pair[0].value, other.value, limit="label"):
+        label, said[key] = sorted(pair, key=lambda one: len(re.findall(r"\d", one.value)))
+        _add_note(said, other.place, f"{label.value}: a name; the size is {said[key].value}")
+        return True
+    if key == "money" and "price" not in said:
+        price, said[key] = sorted(pair, key=lambda one: Fraction(one.value))
+        why = f"{ASSUMED}the smaller of two amounts is the price of a device for an hour"
+        said["price"] = price._replace(why=why)
+        return bool(Fraction(price.value) < _load_phrases()["limits"]["hourly"])
+    return False
 
 
 def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
@@ -466,7 +484,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _choose_model(said)
     if "model" not in said:
         raise _ask_for("model")
-    _assume_devices(said, asked, bool(trained & said.keys()))
+    _assume_devices(said, asked, bool(spent or trained & said.keys()))
     _choose_device(said)
     if not {"cluster", "cluster.devices"} & said.keys():
         raise _ask_for("devices")
@@ -574,7 +592,7 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         if one and one.why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    elif counted and "cluster" not in said and (one is None or bare):
+    elif "cluster" not in said and ((counted and bare) or (one is None and (counted or trained))):
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         least = said["cluster.devices"]
         many = _count_holding(said, least.value)
@@ -608,7 +626,8 @@ def _choose_model(said: dict[str, Said]) -> None:
             named = family
     if size is not None and "model" in said and not said["model"].why:
         sizes = _find_sizes(said["model"].value)
-        if not any(_is_near(own, size.value, limit="ratio") for own in sizes):
+        about = [_is_near(own, size.value, limit="ratio") for own in sizes[:1]]
+        if not any((*about, *(_is_near(own, size.value) for own in sizes))):
             raise _ask_for("second", size.place, size.value)
         if not any(_is_near(own, size.value) for own in sizes):
             own = numbers.text(int(sizes[0]), "parameters", "table")
@@ -1854,7 +1873,7 @@ def _match_pair(text: str, at: int) -> Iterator[Understood]:
         known = SWITCHES if about.get("type") == "boolean" else about.get("enum", ())
         named = value[2][0].isalpha() or bool(known)
         vague = _is_listed(key, "fillers") or (named and word.lower() not in known)
-        if vague and not {"=", ":"} & {*value[1]}:
+        if vague and (counted or "=" not in value[1]):
             continue
         yield value.end(), {dotted: SWITCHES.get(word.lower(), _parse_integer(word))}
         return

@@ -245,7 +245,10 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         ("7b on 64 h100 or 64 h200", ["7b on 64 h100  ", "7b on 64 h200 "]),
         ("7b on 8 h100 zero1 versus zero3", ["7b on 8 h100 zero1  ", "7b on 8 h100 zero3 "]),
         ("7b on 8 h100 vs fp8", ["7b on 8 h100 vs fp8"]),
-        ("compare zero3 and tp8, 7b 8 h100", ["compare zero3 7b 8 h100", "compare tp8, 7b 8 h100"]),
+        (
+            "compare zero3 and tp8, 7b 8 h100",
+            ["compare zero3 , 7b 8 h100", "compare tp8, 7b 8 h100"],
+        ),
         ("7b at $2-3/h on 8 h100", ["7b at $2/h on 8 h100", "7b at $3/h on 8 h100"]),
         ("7b, between 8 and 16 h100", ["7b, 8 h100", "7b, 16 h100"]),
         ("fp8 slower than bf16? 7b 8 h100", ["fp8 slower ? 7b 8 h100", "slower bf16? 7b 8 h100"]),
@@ -256,6 +259,7 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
                 "gpus for of a 76B, how many if only LoRA?",
             ],
         ),
+        ("7b: FSDP on 16 h100 vs TP8 DP2", ["7b: FSDP on 16 h100", "7b: on 16 h100 TP8 DP2"]),
         ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
         (
             "compare llama3-8b and qwen2.5-7b on 8 h100",
