@@ -223,7 +223,7 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
     assert done.returncode == 0 and "model: llama3-8b  # base_model" in done.stdout
     assert "not read: base_model" not in done.stderr
     done = run_cli("import", str(file), "--set", "model=llama3-8b")
-    assert done.returncode == 2 and "--set is only for trainers' files" in done.stderr
+    assert done.returncode == 2 and "--set is only for launch files" in done.stderr
 
 
 def test_a_configuration_is_no_run(tmp_path: Path) -> None:

@@ -223,6 +223,8 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     **dict(getmembers(sys.modules[__name__], isfunction)),
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "says": lambda draft, **options: options,
+    # A quotient that files of others have, and exports say in another way.
+    "read_back": lambda draft, **options: {},
     # Of our window of so many tokens one is the token itself.
     "before": lambda draft, to, of: {to: (draft.get(of) - 1, 0)},
 }

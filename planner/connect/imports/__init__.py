@@ -72,7 +72,7 @@ def import_file(
             Python file the function after a colon, where it has several configurations.
         source: huggingface, eleuther, or one of ``LAUNCHED`` and ``TRAINERS``.
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
-        changes: keys that the file of a trainer leaves open, as ``--set`` has them.
+        changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
 
     Returns:
         The document as YAML and as data, a description and notes.
@@ -83,9 +83,9 @@ def import_file(
     if plan and source not in (*LAUNCHED, *TRAINERS):
         of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
-    if changes and source not in TRAINERS:
-        of = f"--from {', '.join(TRAINERS)}"
-        raise PlanError(Fault("--set is only for trainers' files", None, of))
+    if changes and source not in (*LAUNCHED, *TRAINERS):
+        of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
+        raise PlanError(Fault("--set is only for launch files", None, of))
     function = ""
     if (
         source in LAUNCHED
@@ -114,13 +114,15 @@ def import_file(
         return _write_document(made.document, made.came_from, kind, names, made.said, place)
     if source == "megatron" and not plan:
         names = "Megatron-LM argument", "Megatron-LM arguments"
-        return _write_document(megatron.read_megatron(text, place), {}, "model", names, (), place)
+        return _write_document(
+            megatron.read_megatron(text, place, changes), {}, "model", names, (), place
+        )
     from planner.connect.imports import launch
 
     if source in TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
     else:
-        found = launch.read_launch(text, source, place, function)
+        found = launch.read_launch(text, source, place, function, changes)
     names = f"{source} file", source
     if plan:
         document = launch.add_stack(found.document, source)

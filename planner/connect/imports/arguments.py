@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -39,17 +40,23 @@ def parse_arguments(text: str, place: Place | None = None, short: bool = False) 
         given = shlex.split(told, comments=False)
     except ValueError as error:
         raise PlanError(Fault(f"not an argument list: {error}", place)) from None
+    found = collect_arguments(given, short)
+    if not found:
+        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
+    return found
+
+
+def collect_arguments(given: Sequence[str], short: bool = False) -> dict[str, Any]:
+    """Collect the arguments of words, as ``parse_arguments``."""
     found: dict[str, Any] = {}
     name = None
     for each in given:
-        if re.match(r"--?[a-z]" if short else r"--[a-z]", each):
+        if re.match(r"--?[a-z]" if short else r"--[A-Za-z]", each):
             name, equals, value = each.partition("=")
             name = name.removeprefix("--").replace("_", "-")
             found[name] = value if equals else True
         elif name is not None:
             found[name] = each if found[name] is True else f"{found[name]} {each}"
-    if not found:
-        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
     return found
 
 

@@ -28,6 +28,8 @@ CLASSES: Mapping[str, Traits] = _SAID["classes"]
 HARMLESS: Sequence[str] = _SAID["harmless"]
 #: Which arguments of Megatron-LM are known, and which change no tensor.
 ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
+#: Tokenizers of Megatron-LM that have one vocabulary.
+TOKENIZERS: Mapping[str, int] = _SAID["tokenizers"]
 #: The arguments of EleutherAI's scripts: by script their short names, what it takes where one is
 #: left out, and others; and which of them are of the model.
 SCRIPTS: Mapping[str, Any] = _SAID["scripts"]

@@ -14,7 +14,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, python_file, trainers
-from planner.connect.imports.arguments import parse_arguments
+from planner.connect.imports.commands import read_command, split_changes
 from planner.connect.imports.option_table import judge_options, load_options
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import place_faults
@@ -59,11 +59,15 @@ class LaunchValues(dict[str, Any]):
         place: the file.
         names: the names in the file, by option, where another framework's options stand for fields.
         given: what the file itself has; all others are defaults.
+        devices: the devices that a script starts; None where it does not say so.
+        lines: what was left out of a script, a line each.
     """
 
     place: Place
     names: Mapping[str, str] = {}
     given: Mapping[str, Any]
+    devices: int | None = None
+    lines: Sequence[str] = ()
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value.
@@ -79,7 +83,9 @@ class LaunchValues(dict[str, Any]):
         return value
 
 
-def read_launch(text: str, name: str, place: Place, function: str = "") -> LaunchPlan:
+def read_launch(
+    text: str, name: str, place: Place, function: str = "", changes: Sequence[str] = ()
+) -> LaunchPlan:
     """Read the plan of a launch file.
 
     Args:
@@ -87,6 +93,7 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         name: its framework.
         place: where faults are.
         function: of a Python file with several configurations, the function that makes it.
+        changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
 
     Returns:
         The plan, what the file leaves open, and what said each key.
@@ -95,7 +102,13 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         PlanError: the file is malformed, or says what is not modelled.
     """
     known = load_framework(name)
-    said = _load_values(text, known, place, function)
+    variables, fixed = split_changes(changes)
+    said = _load_values(text, known, place, function, variables)
+    if known.form == "flags":
+        of_model = megatron.find_model_options(fixed)
+        said |= of_model
+        said.given = {**said.given, **of_model}
+        fixed = {key: value for key, value in fixed.items() if not key.startswith("model.")}
     start = _read_mesh(said) if name == "maxtext" else {}
     model: dict[str, Any] | str | None = None
     if known.form == "flags" or known.options:
@@ -103,6 +116,7 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
         shape = source.load(model, kind="model").data
         start = {"model.moe.experts": (shape.get("moe") or {}).get("experts")}
     keys, came_from = _derive_keys(said, known, name, place, start=start)
+    keys |= {key: value for key, value in fixed.items() if not key.startswith("cluster")}
     tensor, context, expert, pipeline = (
         _get_degree(keys, one) for one in ("tensor", "context", "expert", "pipeline")
     )
@@ -119,7 +133,11 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
         keys["training.global_batch"] = prod(size or 1 for size in of_batch)
     for row in walk_rows(known.rows):
-        if row.get("rule") == "quotient" and row["of"] not in keys and row["to"] in said:
+        if (
+            row.get("rule") in ("quotient", "read_back")
+            and row["of"] not in keys
+            and row["to"] in said
+        ):
             sizes = [keys.get(key) for key in row["by"]]
             whole = _parse_value(said[row["to"]], place)
             if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
@@ -153,20 +171,24 @@ def read_launch(text: str, name: str, place: Place, function: str = "") -> Launc
                 raise PlanError(Fault("no known model", place, allowed))
             document["model"] = flavor
     told = PROCESSES.search(text)
-    document["cluster"] = {"accelerator": ACCELERATOR, "devices": int(told[1]) if told else least}
-    open_ = ["cluster.accelerator"] + (
-        [] if told else ["cluster.devices, the fewest that it takes"]
-    )
+    stated = int(told[1]) if told else said.devices
+    cluster = {"accelerator": ACCELERATOR, "devices": stated or least}
+    cluster |= {k.partition(".")[2]: v for k, v in fixed.items() if k.startswith("cluster.")}
+    document["cluster"] = fixed.get("cluster", cluster)
+    guessed = {"cluster.accelerator": "", "cluster.devices": ", the fewest that it takes"}
+    for key in ("cluster.devices",) if stated else ():
+        del guessed[key]
+    open_ = [f"{k}{v}" for k, v in guessed.items() if k not in fixed and "cluster" not in fixed]
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     table = load_options(name)
     read = megatron.list_read() if known.form == "flags" else ()
     lines = judge_options(said.given, plan, known, table, read, place) if table else []
     came_from["cluster.accelerator"] = ("no key says it",)
-    came_from["cluster.devices"] = (
-        "the processes that its comments say" if told else "the fewest",
-    )
-    lines = [*(f"no key says {what}: an assumption" for what in open_), *lines]
+    source_of = "the processes that its comments say" if told else "its launcher"
+    came_from["cluster.devices"] = (source_of if stated else "the fewest",)
+    came_from |= dict.fromkeys(fixed, ("--set",))
+    lines = [*said.lines, *(f"no key says {what}: an assumption" for what in open_), *lines]
     return LaunchPlan(document, lines, came_from)
 
 
@@ -289,7 +311,13 @@ def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
     return trainers.Options(_flatten_tree(tree), text, known)
 
 
-def _load_values(text: str, known: Framework, place: Place, function: str) -> LaunchValues:
+def _load_values(
+    text: str,
+    known: Framework,
+    place: Place,
+    function: str,
+    variables: Mapping[str, str] = {},
+) -> LaunchValues:
     """Parse a launch file and add the defaults for what it leaves out.
 
     Args:
@@ -297,12 +325,14 @@ def _load_values(text: str, known: Framework, place: Place, function: str) -> La
         known: its framework, which decides how it is parsed.
         place: where faults are.
         function: of a Python file, the function that makes the configuration.
+        variables: of a script, what the environment and its arguments have.
 
     Returns:
         Values by key; fields of another framework also by the options that they stand for.
     """
     if known.form == "flags":
-        found: Mapping[str, Any] = parse_arguments(text, place)
+        command = read_command(text, place, variables)
+        found: Mapping[str, Any] = command.options
     elif known.options and (changes := _parse_changes(text)):
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
@@ -310,6 +340,8 @@ def _load_values(text: str, known: Framework, place: Place, function: str) -> La
     else:
         found = _flatten_tree(_parse_yaml(text, place))
     said = LaunchValues(found)
+    if known.form == "flags":
+        said.devices, said.lines = command.devices, command.lines
     said.place, held = place, known.defaults
     fields.resolve_synonyms(said, known.also, FIRST)
     if known.options:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.exports import load_framework
+from planner.connect.exports.rules import walk_rows
 from planner.connect.exports.table import walk_texts
-from planner.connect.imports.arguments import Arguments, parse_arguments
+from planner.connect.imports.arguments import Arguments
+from planner.connect.imports.commands import read_command, split_changes
 from planner.connect.imports.families import ARGUMENTS, row
 from planner.connect.imports.option_table import is_equal, load_options
 from planner.connect.imports.rules import read_traits
@@ -21,13 +24,32 @@ DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
 PADDING = ("make-vocab-size-divisible-by", "tensor-model-parallel-size")
 
 
-def read_megatron(text: str, place: Place | None = None) -> dict[str, Any]:
-    """Read the model document of an argument list, defaults left out.
+def read_megatron(
+    text: str, place: Place | None = None, changes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Read the model document of an argument list or a script, defaults left out.
+
+    Args:
+        text: the arguments, or the script.
+        place: where faults are.
+        changes: variables of the script and keys of the model, as ``--set`` has them.
 
     Raises:
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
     """
-    return convert_options(parse_arguments(text, place), place)
+    variables, fixed = split_changes(changes)
+    found = read_command(text, place, variables).options
+    return convert_options({**found, **find_model_options(fixed)}, place)
+
+
+def find_model_options(fixed: Mapping[str, Any]) -> dict[str, str]:
+    """Find the options that take keys of a model, with their values."""
+    options = {}
+    for row_ in walk_rows(load_framework("megatron").rows):
+        key, about = next(iter(row_.items()))
+        if key in fixed and key.startswith("model.") and isinstance(about, str):
+            options[about] = str(fixed[key])
+    return options
 
 
 def convert_options(
@@ -77,10 +99,10 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
     table = load_options("megatron")
     assert table is not None
     for name, value in found.items():
-        refused = table.classify(name) == "refused"
+        kind = table.classify(name)
         if name in known or value == "0" or is_equal(value, table.defaults.get(name)):
             continue
-        if refused or (name not in table.defaults and shaped.search(name)):
+        if kind == "refused" or not (kind or name in table.defaults or not shaped.search(name)):
             shown = names.get(name, f"--{name}")
             fault = f"{shown} could change the architecture and is not modelled"
             raise PlanError(Fault(fault, place, None, nearest(name, known)))

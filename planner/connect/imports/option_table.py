@@ -124,8 +124,9 @@ def judge_options(
             fault = f"{option} is {_format_value(value)}{left}, which is not modelled"
             faults.append(Fault(fault, place, f"as the plan is read: {shown}"))
         else:
-            near = nearest(option, table.defaults)
-            unknown.append(one_line(option)[:60] + (f" (did you mean {near}?)" if near else ""))
+            near = nearest(option, table.defaults) or ""
+            close = abs(len(near) - len(option)) < 2
+            unknown.append(one_line(option)[:60] + (f" (did you mean {near}?)" if close else ""))
     if faults:
         raise PlanError(faults)
     lines = {"not modelled": named, f"unknown to {table.version}": unknown}

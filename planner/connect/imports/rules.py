@@ -18,7 +18,7 @@ from typing import Any
 from planner.base.numbers import plain_text
 from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import WORDS, Said, Traits
+from planner.connect.imports.families import TOKENIZERS, WORDS, Said, Traits
 from planner.connect.imports.tidy import fold_pattern, match_experts
 
 
@@ -476,9 +476,13 @@ def less(c: Config, keys: Sequence[str]) -> int:
 
 def megatron_vocabulary(c: Config) -> int:
     """Read the vocabulary without padding, which is parallelism.vocab_multiple's."""
-    padded = c.read_int("padded-vocab-size")
     c.read_int("make-vocab-size-divisible-by")
-    return c.need_int("vocab-size") if c.read_int("vocab-size") or padded is None else padded
+    size = c.read_int("vocab-size") or c.read_int("padded-vocab-size")
+    size = size or TOKENIZERS.get(str(c.get("tokenizer-type")))
+    if size is None:
+        fault = f"there is no argument {c.name('vocab-size')}"
+        raise c.fault(fault, "it; or --set model.vocab=… where the tokenizer decides it")
+    return size
 
 
 def megatron_window(c: Config) -> int | None:
