@@ -12,7 +12,7 @@ from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.arguments import collect_arguments, parse_arguments
 from planner.connect.imports.option_table import load_options
-from planner.connect.imports.shell import UNKNOWN, Command, is_script, list_commands
+from planner.connect.imports.shell import MARKED, ShellCommand, is_script, list_commands
 from planner.connect.imports.trainers import parse_changes
 
 #: What a command that trains has in any case.
@@ -20,7 +20,7 @@ NEEDED = "--num-layers"
 SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 #: Not the sections of a plan.
 VARIABLE = re.compile(r"(?!(?:model|cluster)$)[A-Za-z0-9_]+")
-NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
+LAUNCHER_NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
 
 
 class TrainingCommand(NamedTuple):
@@ -82,7 +82,7 @@ def _load_launchers() -> Mapping[str, Any]:
     return found
 
 
-def _split_program(command: Command, place: Place) -> tuple[Sequence[str], Sequence[str]]:
+def _split_program(command: ShellCommand, place: Place) -> tuple[Sequence[str], Sequence[str]]:
     """Split a command before the options of its program.
 
     Raises:
@@ -105,7 +105,7 @@ def _count_devices(words: Iterable[str]) -> int | None:
     for word in words:
         if word.startswith("-"):
             name, _, word = word.lstrip("-").replace("_", "-").partition("=")
-        number = NUMBER.fullmatch(word)
+        number = LAUNCHER_NUMBER.fullmatch(word)
         for what, names in counted.items():
             if name in names and number:
                 sizes[what] = int(number[1])
@@ -132,8 +132,8 @@ def _take_unknown(found: Mapping[str, Any], place: Place) -> tuple[dict[str, Any
     assert table is not None
     for option, value in found.items():
         parts = str(value).split()
-        known = [one for one in parts if not UNKNOWN.search(one)]
-        names = [name for one in parts for name in UNKNOWN.findall(one)]
+        known = [one for one in parts if not MARKED.search(one)]
+        names = [name for one in parts for name in MARKED.findall(one)]
         flag = table.defaults.get(option) is False
         if not names:
             options[option] = value
@@ -141,8 +141,8 @@ def _take_unknown(found: Mapping[str, Any], place: Place) -> tuple[dict[str, Any
             options[option] = " ".join(known) if known and not flag else True
             left_out += names
         elif option in table.defaults and table.classify(option) not in ("harmless", "named"):
-            missing |= dict.fromkeys(UNKNOWN.findall(parts[0]), option)
-            left_out += [name for one in parts[1:] for name in UNKNOWN.findall(one)]
+            missing |= dict.fromkeys(MARKED.findall(parts[0]), option)
+            left_out += [name for one in parts[1:] for name in MARKED.findall(one)]
     if missing:
         shown = ", ".join(f"${name} (--{option})" for name, option in missing.items())
         allowed = " ".join(f"--set {name}=…" for name in missing if name.isalnum() or "_" in name)

@@ -18,14 +18,14 @@ from planner.base import numbers
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 
-LONGEST = 200_000  # characters of a script, and of all that its variables hold
-STEPS = 20_000  # commands that are followed
+SCRIPT_LENGTH = 200_000  # characters of a script, and of all that its variables hold
+MOST_COMMANDS = 20_000  # commands that are followed
 #: Around the name of what is not known.
-MARK = "\0"
-UNKNOWN = re.compile(rf"{MARK}([^{MARK}]*){MARK}")
+UNKNOWN_SIGN = "\0"
+MARKED = re.compile(rf"{UNKNOWN_SIGN}([^{UNKNOWN_SIGN}]*){UNKNOWN_SIGN}")
 SCRIPT = re.compile(r"^#!|^\s*(?:export\s+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]", re.MULTILINE)
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
-NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
+VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
 BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
 HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?")
@@ -34,7 +34,7 @@ OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
 SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 SUMS |= {ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
-COMPARED = {
+COMPARISONS = {
     **{"=": operator.eq, "==": operator.eq, "!=": operator.ne},
     **{f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }
@@ -48,7 +48,7 @@ class Token(NamedTuple):
     words: tuple[str, ...] | None = None
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """A command: its words in their order, and its line."""
 
     words: list[str]
@@ -60,7 +60,7 @@ def is_script(text: str) -> bool:
     return SCRIPT.search(text) is not None
 
 
-def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list[Command]:
+def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list[ShellCommand]:
     """List the commands of a script that have options, variables worked out.
 
     Args:
@@ -71,8 +71,8 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
     Raises:
         PlanError: the script is too long, or no script.
     """
-    if len(text) > LONGEST:
-        allowed = f"at most {numbers.text(LONGEST)} characters"
+    if len(text) > SCRIPT_LENGTH:
+        allowed = f"at most {numbers.text(SCRIPT_LENGTH)} characters"
         raise PlanError(Fault("too long for a script", place, allowed))
     try:
         reader = _ShellReader([*_split_tokens(text, place)], variables, place)
@@ -82,7 +82,7 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
     if not reader.commands:  # a file that only sets options, for others to source
         held = [" ".join(one) for one in reader.values.values()]
         words = " ".join(one for one in held if one.lstrip().startswith("--")).split()
-        return [Command(words, 1)] if words else []
+        return [ShellCommand(words, 1)] if words else []
     return reader.commands
 
 
@@ -152,7 +152,7 @@ def _end_part(text: str, at: int) -> int:
         return at + 1
     if text.startswith(("$(", "${"), at):
         return _find_close(text, at + 1) + 1
-    found = NAME.match(text, at + 1) if char == "$" else None
+    found = VARIABLE_NAME.match(text, at + 1) if char == "$" else None
     return found.end() if found else at + 1
 
 
@@ -181,7 +181,7 @@ class _ShellReader:
         self.values: dict[str, list[str]] = {name: [value] for name, value in given.items()}
         self.given = frozenset(given)
         self.functions: dict[str, int] = {}
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
 
     def peek(self) -> str:
         """Return the token that is next; nothing at the end."""
@@ -222,9 +222,17 @@ class _ShellReader:
         return status
 
     def follow_command(self, cause: str | None, skip: bool) -> bool | str:
-        """Follow one command, as ``follow_list``."""
+        """Follow one command.
+
+        Args:
+            cause: the unknown that decides whether it runs; None if it runs.
+            skip: it does not run.
+
+        Returns:
+            As ``follow_list``.
+        """
         self.steps += 1
-        if self.steps > STEPS:
+        if self.steps > MOST_COMMANDS:
             raise PlanError(Fault("too many commands in the script", self.place))
         while self.peek() == "\n":
             self.take()
@@ -253,7 +261,13 @@ class _ShellReader:
         return True
 
     def follow_block(self, kind: str, cause: str | None, skip: bool) -> bool | str:
-        """Follow a block after the word that opens it."""
+        """Follow a block after the word that opens it.
+
+        Args:
+            kind: that word.
+            cause: the unknown that decides whether it runs; None if it runs.
+            skip: it does not run.
+        """
         if kind == "!":
             status = self.follow_command(cause, skip)
             return status if isinstance(status, str) else not status
@@ -276,7 +290,7 @@ class _ShellReader:
         self.take()
         name = head[0] if head else ""
         if kind in ("for", "select") and not skip:
-            self.assign_words(name, [f"{MARK}{name} of a loop{MARK}"], cause)
+            self.assign_words(name, [f"{UNKNOWN_SIGN}{name} of a loop{UNKNOWN_SIGN}"], cause)
         self.follow_list(("done",), cause or f"{name} of a loop", skip)
         self.take()
         return True
@@ -301,7 +315,7 @@ class _ShellReader:
     def follow_case(self, cause: str | None, skip: bool) -> bool:
         """Follow the branch of a ``case`` that matches."""
         word = " ".join(self.expand(self.take().text))
-        unknown = next(iter(UNKNOWN.findall(word)), None)
+        unknown = next(iter(MARKED.findall(word)), None)
         decided = skip
         while self.peek() != "in":
             self.take()
@@ -321,7 +335,13 @@ class _ShellReader:
             decided = decided or (unknown is None and fits)
 
     def run_words(self, tokens: list[Token], line: int, cause: str | None) -> bool | str:
-        """Assign variables, test a condition, call a function, or keep a command with options."""
+        """Assign variables, test a condition, call a function, or keep a command with options.
+
+        Args:
+            tokens: the words of the command.
+            line: its line.
+            cause: the unknown that decides whether it runs; None if it runs.
+        """
         while tokens and tokens[0].text in DECLARING:
             tokens = [one for one in tokens[1:] if not one.text.startswith("-")]
         while tokens and (found := ASSIGNMENT.match(tokens[0].text)):
@@ -339,7 +359,7 @@ class _ShellReader:
             return True
         if words[0] in ("[", "[[", "test"):
             return self.test_words(words[1:-1] if words[0] != "test" else words[1:])
-        if words[0] in self.functions and self.steps < STEPS:
+        if words[0] in self.functions and self.steps < MOST_COMMANDS:
             after, self.at = self.at, self.functions[words[0]]
             status = self.follow_command(cause, False)
             self.at = after
@@ -347,16 +367,22 @@ class _ShellReader:
         if any(one.startswith("--") or " --" in one for one in words):
             parts = (one.split() if " --" in one else [one] for one in words)
             bare = [one.strip("'\"") for each in parts for one in each if one != "\\"]
-            self.commands.append(Command(bare, line))
+            self.commands.append(ShellCommand(bare, line))
         return words[0] != "false"
 
     def assign_words(
         self, name: str, words: list[str], cause: str | None, before: Sequence[str] = ()
     ) -> None:
-        """Set a variable; on an unknown condition it is what it was and the unknown, if anything
-        is added to it, else unknown."""
-        self.values[name] = [*before, f"{MARK}{cause}{MARK}"] if cause else words
-        if sum(len(one) for one in self.values[name]) > LONGEST:
+        """Set a variable.
+
+        Args:
+            name: its name.
+            words: its words.
+            cause: the unknown that decides whether it is set; None if it is.
+            before: the words that it had, if anything is added to it, and keeps in any case.
+        """
+        self.values[name] = [*before, f"{UNKNOWN_SIGN}{cause}{UNKNOWN_SIGN}"] if cause else words
+        if sum(len(one) for one in self.values[name]) > SCRIPT_LENGTH:
             raise PlanError(Fault(f"too long a value of {one_line(name)}", self.place))
 
     def expand(self, text: str, split: bool = True) -> list[str]:
@@ -415,7 +441,14 @@ class _ShellReader:
         return self.look_up(part[1:], "") if part[0] == "$" and part[1:] else [part]
 
     def look_up(self, name: str, index: str, sign: str = "", other: str = "") -> list[str]:
-        """Return the words of a variable, or what stands in for one that is not set."""
+        """Return the words of a variable, or what stands in for one that is not set.
+
+        Args:
+            name: its name.
+            index: the index of an array, in brackets.
+            sign: what decides whether ``other`` stands in, as ``:-``.
+            other: the word that stands in, as it is written.
+        """
         held = self.values.get(name)
         if held is not None and index.strip("[]").isdigit():
             held = held[int(index[1:-1]) : int(index[1:-1]) + 1] or [""]
@@ -424,18 +457,18 @@ class _ShellReader:
             return self.expand(other, split=False) if is_set else []
         if not is_set and sign.endswith(("-", "=")):
             return self.expand(other, split=False) or [""]
-        return held if held is not None else [f"{MARK}{name}{MARK}"]
+        return held if held is not None else [f"{UNKNOWN_SIGN}{name}{UNKNOWN_SIGN}"]
 
     def add_up(self, text: str) -> str:
         """Work out whole numbers; what is unknown in it stays."""
         names = re.sub(r"\$?\{?\b([A-Za-z_]\w*|(?<=\$)[0-9]+)\}?", self._get_number, text)
         shown = "".join(self.expand(names, split=False)) if "$" in names else names
-        if unknown := UNKNOWN.search(shown):
+        if unknown := MARKED.search(shown):
             return unknown[0]
         try:
             return str(_evaluate(ast.parse(shown.strip(), mode="eval").body))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-            return f"{MARK}$((…)){MARK}"
+            return f"{UNKNOWN_SIGN}$((…)){UNKNOWN_SIGN}"
 
     def _get_number(self, found: re.Match[str]) -> str:
         """Return the value of a variable in a sum."""
@@ -455,24 +488,24 @@ class _ShellReader:
             status = self.test_words(words[1:])
             return status if isinstance(status, str) else not status
         text = "".join(words)
-        unknown: str | None = next(iter(UNKNOWN.findall(text)), None)
+        unknown: str | None = next(iter(MARKED.findall(text)), None)
         if words[:1] in (["-n"], ["-z"]):
-            is_there = any(UNKNOWN.sub("", one) for one in words[1:]) or "(" in (unknown or "")
+            is_there = any(MARKED.sub("", one) for one in words[1:]) or "(" in (unknown or "")
             return is_there is (words[0] == "-n")
         if unknown is not None:
             return unknown
-        if len(words) == 3 and words[1] in COMPARED:
+        if len(words) == 3 and words[1] in COMPARISONS:
             if not words[1].startswith("-"):
                 same = words[0] == words[2] or fnmatchcase(words[0], words[2])
                 return same is (words[1] != "!=")
             if all(re.fullmatch(r"-?[0-9]{1,15}", one) for one in (words[0], words[2])):
-                return bool(COMPARED[words[1]](int(words[0]), int(words[2])))
+                return bool(COMPARISONS[words[1]](int(words[0]), int(words[2])))
         return bool(text) if len(words) < 2 else f"[ {one_line(' '.join(words))[:40]} ]"
 
 
 def _mark_unknown(part: str) -> str:
     """Mark an expansion that is not worked out, in one word."""
-    return f"{MARK}{re.sub('[^!-~]', '_', part)[:40]}{MARK}"
+    return f"{UNKNOWN_SIGN}{re.sub('[^!-~]', '_', part)[:40]}{UNKNOWN_SIGN}"
 
 
 def _evaluate(node: ast.expr) -> int:
