@@ -290,6 +290,12 @@ n_ws = symbol("n_ws", "such workspaces", "memory.workspaces")
 n_pc = symbol("n_pc", "communicators of a device in its pipeline", "memory.pipeline_communicators")
 n_bk = symbol("n_bk", "buckets of gradients", "memory.buckets")
 N_bk = symbol("N_bk", "parameters of a bucket", "memory.bucket_size", unit="parameters")
+N_upd = symbol(
+    "N_upd",
+    "parameters whose gradients are copied at once for the update",
+    "memory.update_group",
+    unit="parameters",
+)
 N_live = symbol(
     "N_live",
     "parameters kept gathered besides the layers at work",

@@ -59,6 +59,8 @@ def build(plan: Plan) -> Case:
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
         "patches": bool(plan.get("model.stem")),
+        "bucketed": bool(plan.get("memory.buckets")),
+        "copied": bool(plan.get("memory.update_group")),
         "reads": bool(plan.get("training.read_passes")),
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),

@@ -52,22 +52,35 @@ gathered = of_phase(
 )
 _root = sum_on_stage(gathered_part, layers=False)
 _layer = max_on_stage(gathered_part, layers=True)
-gathered.where(zero=3, reshard=True, phase="loss").equals(
+_units = partial(gathered.where, zero=3, bucketed=False)
+_units(reshard=True, phase="loss").equals(
     _root + _layer, "The root's group (embedding and head) and the last layer."
 )
-gathered.where(zero=3, reshard=True, phase="backward").equals(
+_units(reshard=True, phase="backward").equals(
     _root + 2 * _layer,
     "The root's group stays gathered; of the layers, one is worked on and the next one is on its "
     "way.",
 )
-gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
-gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
+_units(phase="first").equals(_root + _layer, "The root's group and this layer.")
+_units(reshard=False, phase=("loss", "backward")).equals(
     sum_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
 )
-gathered.where(zero=3, phase="gradients").equals(
+_units(phase="gradients").equals(
     sum_on_stage(k_c * Sum(trained, "component", shared=False), part="embedding"),
     "The root's weights are let go of; the embedding's gradient, if it is trained, is as large as "
     "its table.",
+)
+#: DeepSpeed gathers modules one by one and reduces gradients one by one, through a bucket.
+ONE_BY_ONE = "DeepSpeed 0.19.5, runtime/zero/partitioned_param_coordinator.py and stage3.py"
+_module = max_on_stage(Max(gathered_component, "component"))
+_ones = partial(gathered.by, ONE_BY_ONE, zero=3, bucketed=True)
+_ones(phase=("loss", "backward")).equals(
+    minimum(sum_on_stage(gathered_part), maximum(N_live * k_c, _module)),
+    "Modules that the backward pass uses again soon stay gathered, up to N_live parameters; at "
+    "least the largest one.",
+)
+_ones(phase=("first", "gradients")).equals(
+    _module, "The largest module: in the backward pass each is let go of after its use."
 )
 gathered.by(
     "PyTorch autocast (copies are kept until the end of the forward pass)",
@@ -107,17 +120,22 @@ _of_head = sum_on_stage(k_c * Sum(trained, "component"), part="head")
 _of_matrix = max_on_stage(k_c * Max(trained, "component"), layers=True)
 #: Trained, without those that are counted elsewhere.
 _own_parameters = Sum(trained, "component", shared=False)
-reduced.where(zero=3, phase="backward").equals(
+_in_units = partial(reduced.where, zero=3, bucketed=False)
+_in_units(phase="backward").equals(
     _of_head + _of_matrix,
     "The head's gradient, which waits for the rest of the root's group, and that of one matrix.",
 )
-reduced.where(zero=3, phase="first").equals(
+_in_units(phase="first").equals(
     _of_head + _of_matrix + max_on_stage(k_red * _own_parameters, layers=True),
     "The same, and the layer before on its way to its shards.",
 )
-reduced.where(zero=3, phase="gradients").equals(
+_in_units(phase="gradients").equals(
     sum_on_stage((k_c + k_red) * _own_parameters, layers=False),
     "The root's group (embedding and head): gradients as they are made and as they are summed.",
+)
+reduced.by(ONE_BY_ONE, zero=3, bucketed=True, phase=("backward", "first", "gradients")).equals(
+    k_c * max_on_stage(Max(trained, "component")),
+    "The gradient of one matrix as it is made; what is summed lies in the buckets.",
 )
 reduced.by("nothing is reduced", zero=3, phase=("loss", "step")).equals(
     0, "No gradient is on its way."
@@ -126,7 +144,9 @@ reduced.by("gradients are summed where they lie", zero=(0, 1, 2)).equals(0, "No 
 
 step = of_stage("memory.buffers.step", r"M_step,\sigma", "temporary tensors of the optimizer step")
 step.by(
-    "PyTorch (torch.optim, fused): weights are updated in place", optimizer_kernel="fused"
+    "PyTorch (torch.optim, fused): weights are updated in place",
+    optimizer_kernel="fused",
+    copied=False,
 ).equals(0, "None.")
 #: Whole, or the device's shards of them.
 for _zero, _each in (((0, 1, 2), trained), (3, trained / state_ranks)):
@@ -135,6 +155,7 @@ for _zero, _each in (((0, 1, 2), trained), (3, trained / state_ranks)):
         optimizer_kernel="foreach",
         optimizer_step="whole",
         zero=_zero,
+        copied=False,
     ).equals(
         (1 - f_o) * k_o * Sum(copies_on_stage * _each, "component"),
         "One number in the format of a state for each trained weight that the device holds.",
@@ -144,11 +165,26 @@ for _zero, _each in (((0, 1, 2), trained), (3, trained / state_ranks)):
         {"optimizer_kernel": ("foreach", "loop"), "optimizer_step": "in-backward"},
     ):
         step.by(
-            "PyTorch (torch.optim, one tensor after the other)", zero=_zero, **_one_by_one
+            "PyTorch (torch.optim, one tensor after the other)",
+            zero=_zero,
+            copied=False,
+            **_one_by_one,
         ).equals(
             (1 - f_o) * k_o * max_on_stage(Max(_each, "component")),
             "One number in the format of a state for each trained weight of the largest tensor.",
         )
+
+for _zero, _each in ((0, trained), ((1, 2, 3), trained / state_ranks)):
+    step.by(
+        "DeepSpeed 0.9.5 and 0.19.5, runtime/zero/stage_1_and_2.py (step) and stage3.py "
+        "(_prepare_fp32_grad_for_sub_group)",
+        zero=_zero,
+        copied=True,
+    ).equals(
+        (1 - f_o) * (k_g + k_m) * minimum(N_upd, Sum(copies_on_stage * _each, "component")),
+        "Gradients are laid side by side and then cast to the format of the master weights, while "
+        "they are there themselves.",
+    )
 
 # -- what is there for the whole run -----------------------------------------------------------
 
@@ -204,9 +240,10 @@ live_parameters = in_bytes(
     "weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
 )
-live_parameters.where(zero=3).equals(
+live_parameters.where(zero=3, bucketed=False).equals(
     N_live * k_c, "So many parameters in the format that the matmuls take; none under FSDP2."
 )
+live_parameters.by(ONE_BY_ONE, zero=3, bucketed=True).equals(0, "They are among the gathered.")
 live_parameters.where(zero=(0, 1, 2)).equals(0, "Weights are not divided.")
 
 quantized = of_stage(
