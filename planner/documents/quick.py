@@ -622,6 +622,8 @@ def _choose_model(said: dict[str, Said]) -> None:
             family = None
         elif (member := _choose_member(family, size, bool(experts or active))) is not None:
             said["model"], size = member, None
+            if named:
+                _add_note(said, named.place, f"{named.value}: not understood, and left out")
         elif family.value not in _load_phrases()["plain_families"].split():
             named = family
     if size is not None and "model" in said and not said["model"].why:
