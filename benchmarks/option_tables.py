@@ -3,6 +3,7 @@ them, from its sources, which are read and never run:
 
     python -m benchmarks.option_tables megatron DIR
     python -m benchmarks.option_tables maxtext DIR
+    python -m benchmarks.option_tables torchtitan DIR
 """
 
 from __future__ import annotations
@@ -108,6 +109,14 @@ def list_field_options(field: str, kind: str, value: ast.expr | None) -> Iterato
         yield name.replace("_", "-"), False if flag else default
 
 
+def list_torchtitan(root: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of torchtitan's configurations that a job has in any case."""
+    classes = DataClasses(root / "torchtitan/config")
+    for section in ("training", "parallelism", "compile"):
+        for field, _, value in classes.list_fields(f"{section.title()}Config"):
+            yield f"{section}.{field}", read_default(value)[0]
+
+
 def write_table(options: dict[str, Any]) -> str:
     """Write a table as lines of at most 100 characters."""
     lines, line = [], " "
@@ -124,12 +133,13 @@ def write_table(options: dict[str, Any]) -> str:
 def read_options(name: str, root: Path) -> dict[str, Any]:
     """Read the options of a framework from its source tree."""
     if name == "maxtext":
-        found = yaml.safe_load((root / "src/maxtext/configs/base.yml").read_text("utf-8"))
-        none = {key: None if value == "None" else value for key, value in found.items()}
+        base = yaml.safe_load((root / "src/maxtext/configs/base.yml").read_text("utf-8"))
+        none = {key: None if value == "None" else value for key, value in base.items()}
         types = (root / "src/maxtext/configs/types.py").read_text("utf-8")
         more = re.findall(r"^  (vision_encoder_block|log_moe_bias_norms)\b", types, re.MULTILINE)
         return {**dict.fromkeys(more), **none}
-    return {key.removeprefix("--"): value for key, value in list_megatron(root)}
+    found = list_torchtitan(root) if name == "torchtitan" else list_megatron(root)
+    return {key.removeprefix("--"): value for key, value in found}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base.display import one_line
@@ -31,6 +32,8 @@ HUB = "AutoBridge.from_hf_pretrained("
 PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
 #: A whole number as YAML 1.1 has it, which these frameworks read.
 DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
+#: Tokens of a micro-batch and of a sequence that torchtitan has where a file does not say them.
+TOKEN_BUDGET = (16384, 2048)
 #: Another way of Megatron-LM to say how many virtual stages there are.
 LAYERS_EACH = "num-layers-per-virtual-pipeline-stage"
 ACCELERATOR = "h100-sxm-80gb"
@@ -163,7 +166,7 @@ def read_launch(
     elif known.form == "python":
         document["parallelism"] |= _read_chunks(said, keys)
         if "layers" not in document["model"]:
-            flavor = _find_flavor(said, known, f"{place.file}:{function}")
+            flavor = _find_flavor(said, known, place.file, function)
             if flavor is None:
                 allowed = (
                     "a flavor of torchtitan's registries, or layers by its families' functions"
@@ -356,6 +359,8 @@ def _load_values(
             known.options, known.besides, held, {**held, **shown}, place
         )
         said |= options
+    if known.form == "python" and not known.options:
+        _read_token_budget(said)
     said.given = dict(said)
     for key, value in held.items():
         said.setdefault(key, value)
@@ -482,6 +487,39 @@ def _read_mesh(said: LaunchValues) -> dict[str, Any]:
     }
 
 
+def _read_token_budget(said: LaunchValues) -> None:
+    """Add the batch in sequences where torchtitan, since 2026-08, has it in tokens.
+
+    Raises:
+        PlanError: a micro-batch is not a whole number of sequences.
+    """
+    names = (
+        "num_tokens_per_microbatch_per_dp_rank",
+        "max_context_length",
+        "num_tokens_per_train_step",
+    )
+    tokens, length, whole = (said.get(f"training.{name}") for name in names)
+    if tokens is length is None:
+        return
+    tokens, length = TOKEN_BUDGET[0] if tokens is None else tokens, length or TOKEN_BUDGET[1]
+    steps = said.get("parallelism.num_pp_microbatches", 1)
+    if not all(isinstance(one, int) and one > 0 for one in (tokens, length, steps)):
+        raise PlanError(Fault(f"training.{names[0]} is {tokens}", said.place, "a whole number"))
+    if tokens % length:
+        fault = f"training.{names[0]} {tokens} is no whole number of sequences of {length}"
+        raise PlanError(Fault(fault, said.place))
+    budget = {
+        "training.seq_len": (length, f"training.{names[1]}"),
+        "training.local_batch_size": (tokens // length * steps, f"training.{names[0]}"),
+        "parallelism.pipeline_parallel_microbatch_size": (tokens // length, f"training.{names[0]}"),
+    }
+    if isinstance(whole, int) and whole > 0:
+        budget["training.global_batch_size"] = (whole // length, f"training.{names[2]}")
+    said.names = {key: name for key, (_, name) in budget.items()}
+    for key, (value, _) in budget.items():
+        said[key] = value
+
+
 def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Read virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
     modules = said.get("parallelism.module_fqns_per_model_part")
@@ -499,22 +537,26 @@ def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _find_flavor(said: LaunchValues, known: Framework, name: str) -> str | None:
+def _find_flavor(said: LaunchValues, known: Framework, file: str, function: str) -> str | None:
     """Find the built-in model of a flavor that a file calls in a registry.
 
     Args:
         said: the values of the file.
         known: the framework, with its flavors by family.
-        name: the name of file and function, which may contain a family.
+        file: the file, whose folder is the family where it is in the framework itself.
+        function: the function of the file, whose name may have family and flavor.
 
     Returns:
-        The name of the model; None if there is none, or several.
+        The name of the model; None if the registry is of another family, or has no such flavor.
     """
     flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
-    where = f"{said.get(f'model_spec.{MODULE}') or ''} {said.get('model_spec') or ''} {name}"
-    own = [held for family, held in known.flavors.items() if family in where]
-    found = {held[flavor] for held in own or known.flavors.values() if flavor in held}
-    return found.pop() if len(found) == 1 else None
+    registry = str(said.get("model_spec")).removesuffix("()").rpartition(".")[0]
+    module = str(said.get(f"model_spec.{MODULE}") or "").rpartition(".")[2]
+    family = registry or module or Path(file).parent.name
+    begun = f"_{flavor}".lower().replace("-", "_").replace(".", "_")
+    made = [held for family, held in known.flavors.items() if f"{family}{begun}" in function]
+    own = known.flavors.get(family) or next(iter(made), {})
+    return own.get(flavor)
 
 
 def _get_degree(keys: Mapping[str, Any], name: str) -> int:

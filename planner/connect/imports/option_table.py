@@ -20,6 +20,7 @@ from planner.connect.exports import Framework
 from planner.connect.exports.rules import follow_rows
 from planner.connect.exports.table import ExportDraft
 from planner.connect.imports import trainers
+from planner.connect.imports.python_file import Unread
 from planner.plans.document import Plan
 
 FOLDER = Path(__file__).with_name("options")
@@ -72,7 +73,7 @@ def is_equal(given: Any, option: Any) -> bool:
 
 def _format_value(value: Any) -> str:
     """Format a value on one line of at most 60 characters."""
-    shown = one_line(format_flow(value))
+    shown = one_line(value.text if isinstance(value, Unread) else format_flow(value))
     return shown if len(shown) <= 60 else f"{shown[:59]}…"
 
 
@@ -107,7 +108,7 @@ def judge_options(
     draft = ExportDraft(plan)
     follow_rows(draft, known.rows)
     by_name = any(option in given for option in known.models)  # which sets what has defaults
-    defaults = {} if by_name else table.defaults
+    defaults = {} if by_name else {**table.defaults, **known.defaults}
     # A flag that is left out, or a value that follows from others, is as the plan has it.
     left_out = {k: defaults[k] for k in draft.said if defaults.get(k) not in (None, False)}
     faults, named, unknown = [], [], []
@@ -121,7 +122,8 @@ def judge_options(
         elif kind == "refused" or option in draft.said or option in table.defaults:
             left = "" if option in given else " by default"
             shown = "without it" if again is None else f"with {_format_value(again)}"
-            fault = f"{option} is {_format_value(value)}{left}, which is not modelled"
+            fault = f"{option or 'the configuration'} is {_format_value(value)}{left}"
+            fault += ", which is not modelled"
             faults.append(Fault(fault, place, f"as the plan is read: {shown}"))
         else:
             near = nearest(option, table.defaults) or ""

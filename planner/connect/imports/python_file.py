@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Container
 from types import NoneType
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError
 
 LONGEST = 400_000  # characters of a file
+LARGEST = 10**18  # of a number that is worked out
 MOST = 200_000  # values that are looked at, each time that they are named
 LITERALS = (str, int, float, bool, NoneType)
 #: The key of the one argument that a call has by its place.
@@ -141,7 +143,7 @@ class _PythonReader:
             listed = [one for one in node.elts if not isinstance(one, ast.Name)]
             return {"": [self.read_value(one).get("") for one in listed]}
         if isinstance(node, ast.BinOp):
-            return {"": self.join_lists(node)}
+            return {"": self.work_out(node)}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             value = node.operand.value if isinstance(node.operand, ast.Constant) else None
             if isinstance(value, (int, float)):
@@ -150,9 +152,13 @@ class _PythonReader:
             return {"": node.value}
         return {"": Unread(node.lineno, text[:80])}
 
-    def join_lists(self, node: ast.BinOp) -> Any:
-        """Join or repeat lists, as ``[0] * 3 + [1] * 58``; nothing else is worked out."""
+    def work_out(self, node: ast.BinOp) -> Any:
+        """Work out sums of whole numbers, and join or repeat lists, as ``[0] * 3 + [1] * 58``."""
         left, right = (self.read_value(one).get("") for one in (node.left, node.right))
+        sums = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+        if type(left) is type(right) is int and type(node.op) in sums:
+            found = sums[type(node.op)](left, right)
+            return found if abs(found) < LARGEST else Unread(node.lineno, ast.unparse(node)[:80])
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
             made = left + right
         elif isinstance(node.op, ast.Mult) and isinstance(left, list) and type(right) is int:
