@@ -10,7 +10,7 @@ import pytest
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports import launch, megatron
+from planner.connect.imports import launch
 from planner.connect.imports.option_table import FOLDER, OptionTable, load_options
 from planner.questions import loading
 from planner.results.result import evaluate_plan
@@ -28,7 +28,6 @@ def get_table(name: str) -> OptionTable:
 @pytest.mark.parametrize("name", TABLES)
 def test_each_option_of_a_framework_is_in_a_list(name: str) -> None:
     table, written = get_table(name), set(list_written(load_framework(name).rows))
-    written |= megatron.list_read() if name == "megatron" else set()
     lost = [one for one in table.defaults if one not in written and not table.classify(one)]
     assert not lost
 

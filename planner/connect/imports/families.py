@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import resources
+from planner.connect.exports.table import walk_texts
 
 Said = Any  # a constant, or a rule as a row writes it
 Traits = Mapping[str, Said]
@@ -28,6 +29,8 @@ CLASSES: Mapping[str, Traits] = _SAID["classes"]
 HARMLESS: Sequence[str] = _SAID["harmless"]
 #: Which arguments of Megatron-LM are known, and which change no tensor.
 ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
+#: The rows that arguments of Megatron-LM are read by.
+MEGATRON_ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
 #: Tokenizers of Megatron-LM that have one vocabulary.
 TOKENIZERS: Mapping[str, int] = _SAID["tokenizers"]
 #: The arguments of EleutherAI's scripts: by script their short names, what it takes where one is
@@ -98,3 +101,9 @@ def row(kind: str) -> FamilyRow:
         labels, kinds = (about["labels"], about["kinds"]) if "labels" in about else (about, {})
         made.axes += ((labels, {**usual, **kinds}),)
     return made
+
+
+def list_model_options() -> set[str]:
+    """List the options of Megatron-LM that the rows of a model read."""
+    traits = [list(row(kind).traits.values()) for kind in MEGATRON_ROWS]
+    return {*ARGUMENTS["others"], *walk_texts(traits)}

@@ -62,6 +62,7 @@ class LaunchValues(dict[str, Any]):
         place: the file.
         names: the names in the file, by option, where another framework's options stand for fields.
         given: what the file itself has; all others are defaults.
+        own: the same, with sections and the function that a configuration begins with.
         devices: the devices that a script starts; None where it does not say so.
         lines: what was left out of a script, a line each.
     """
@@ -69,6 +70,7 @@ class LaunchValues(dict[str, Any]):
     place: Place
     names: Mapping[str, str] = {}
     given: Mapping[str, Any]
+    own: Mapping[str, Any]
     devices: int | None = None
     lines: Sequence[str] = ()
 
@@ -185,8 +187,7 @@ def read_launch(
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     table = load_options(name)
-    read = megatron.list_read() if known.form == "flags" else ()
-    lines = judge_options(said.given, plan, known, table, read, place) if table else []
+    lines = judge_options(said.own, plan, known, table, said.names, place) if table else []
     came_from["cluster.accelerator"] = ("no key says it",)
     source_of = "the processes that its comments say" if told else "its launcher"
     came_from["cluster.devices"] = (source_of if stated else "the fewest",)
@@ -347,6 +348,7 @@ def _load_values(
         said.devices, said.lines = command.devices, command.lines
     said.place, held = place, known.defaults
     fields.resolve_synonyms(said, known.also, FIRST)
+    given = dict(said)
     if known.options:
         for key in [key for key in said if not fields.is_field(key)]:
             del said[key]  # a section, and what the function calls
@@ -359,9 +361,13 @@ def _load_values(
             known.options, known.besides, held, {**held, **shown}, place
         )
         said |= options
+        calls = (FIRST, MODULE)  # what a call is made of stands for no option
+        said.names = {k: v for k, v in said.names.items() if not v.endswith(calls)}
+        given |= {option: options[option] for option, key in said.names.items() if key in given}
     if known.form == "python" and not known.options:
         _read_token_budget(said)
     said.given = dict(said)
+    said.own = given if known.options else said.given
     for key, value in held.items():
         said.setdefault(key, value)
     return said

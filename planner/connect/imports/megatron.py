@@ -12,13 +12,11 @@ from planner.connect.exports.rules import walk_rows
 from planner.connect.exports.table import walk_texts
 from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.commands import read_command, split_changes
-from planner.connect.imports.families import ARGUMENTS, row
+from planner.connect.imports.families import ARGUMENTS, MEGATRON_ROWS, list_model_options, row
 from planner.connect.imports.option_table import is_equal, load_options
 from planner.connect.imports.rules import read_traits
 from planner.connect.imports.tidy import drop_defaults
 
-#: Rows of families.yaml that arguments are read by.
-ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
 #: Of what they say, what shapes no tensor; and of other options those that belong to the layout.
 DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
 PADDING = ("make-vocab-size-divisible-by", "tensor-model-parallel-size")
@@ -72,15 +70,10 @@ def convert_options(
     if "num-experts" not in found:
         left_out.add("megatron_experts")
     document: dict[str, Any] = {}
-    for kind in ROWS:
+    for kind in MEGATRON_ROWS:
         if kind not in left_out:
             document |= read_traits(row(kind).traits, c)
     return drop_defaults(document, place)
-
-
-def list_read() -> set[str]:
-    """List the options that the model's rows read."""
-    return {*ARGUMENTS["others"], *walk_texts([list(row(kind).traits.values()) for kind in ROWS])}
 
 
 def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping[str, str]) -> None:
@@ -95,7 +88,7 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
     Raises:
         PlanError: such an option.
     """
-    known, shaped = list_read(), re.compile("|".join(ARGUMENTS["shaped"]))
+    known, shaped = list_model_options(), re.compile("|".join(ARGUMENTS["shaped"]))
     table = load_options("megatron")
     assert table is not None
     for name, value in found.items():
@@ -110,7 +103,7 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
 
 def find_shaper(found: Mapping[str, Any]) -> str | None:
     """Find the first option that shapes a model."""
-    traits = {key: said for kind in ROWS for key, said in row(kind).traits.items()}
+    traits = {key: said for kind in MEGATRON_ROWS for key, said in row(kind).traits.items()}
     shaped = {*walk_texts([said for key, said in traits.items() if key not in DESCRIBING])}
     others = {*ARGUMENTS["others"]} - {*PADDING}
     return next((name for name in found if name in shaped | others), None)

@@ -7,7 +7,7 @@ An option changes the plan if the export of that plan has it again with the same
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from planner.connect.exports import Framework
 from planner.connect.exports.rules import follow_rows
 from planner.connect.exports.table import ExportDraft
 from planner.connect.imports import trainers
+from planner.connect.imports.families import list_model_options
 from planner.connect.imports.python_file import Unread
 from planner.plans.document import Plan
 
@@ -79,9 +80,14 @@ def _format_value(value: Any) -> str:
 
 @cache
 def load_options(name: str) -> OptionTable | None:
-    """Load the table of a framework; None if it has none."""
+    """Load the table of a framework; None if it has none. Options that the rows of Megatron-LM's
+    models read are among those that are read."""
     file = FOLDER / f"{name}.yaml"
-    return OptionTable(**resources.read_yaml(file)) if file.is_file() else None
+    if not file.is_file():
+        return None
+    table = OptionTable(**resources.read_yaml(file))
+    of_model = sorted(list_model_options()) if name == "megatron" else ()
+    return table._replace(read=(*table.read, *map(re.escape, of_model)))
 
 
 def judge_options(
@@ -89,47 +95,52 @@ def judge_options(
     plan: Plan,
     known: Framework,
     table: OptionTable,
-    read: Container[str],
+    names: Mapping[str, str],
     place: Place,
 ) -> list[str]:
     """List the options of a file that its plan has no key for, a line each.
 
     Args:
-        given: the options that the file has.
+        given: the options that the file has; fields that stand for options of another framework
+            are there beside these.
         plan: the plan that was read from it.
         known: the framework.
         table: its options.
-        read: options that are read whatever the table says.
+        names: how the file calls options of another framework.
         place: where faults are.
 
     Raises:
         PlanError: an option has another value than in the export of the plan.
     """
-    draft = ExportDraft(plan)
+    draft, base = ExportDraft(plan), load_options("megatron")
     follow_rows(draft, known.rows)
     by_name = any(option in given for option in known.models)  # which sets what has defaults
-    defaults = {} if by_name else {**table.defaults, **known.defaults}
+    defaults = {} if by_name or known.options else {**table.defaults, **known.defaults}
     # A flag that is left out, or a value that follows from others, is as the plan has it.
     left_out = {k: defaults[k] for k in draft.said if defaults.get(k) not in (None, False)}
     faults, named, unknown = [], [], []
     for option, value in {**left_out, **given}.items():
-        again = draft.said.get(option, table.defaults.get(option))
-        kind = "read" if option in read else table.classify(option)
-        if is_equal(value, again) or kind in ("read", "harmless"):
+        of = base if base and option in names and known.options else table
+        again = draft.said.get(option, of.defaults.get(option))
+        kind = of.classify(option)
+        shown = names.get(option, option) or "the configuration"
+        nothing = value in (None, False) and again in (None, False)
+        if nothing or is_equal(value, again) or kind in ("read", "harmless"):
             continue
         if kind == "named":
-            named += [option] if option in given else []
-        elif kind == "refused" or option in draft.said or option in table.defaults:
+            named += [shown] if option in given else []
+        elif kind == "refused" or option in draft.said or option in of.defaults:
             left = "" if option in given else " by default"
-            shown = "without it" if again is None else f"with {_format_value(again)}"
-            fault = f"{option or 'the configuration'} is {_format_value(value)}{left}"
-            fault += ", which is not modelled"
-            faults.append(Fault(fault, place, f"as the plan is read: {shown}"))
+            plan_has = "without it" if again is None else f"with {_format_value(again)}"
+            fault = f"{shown} is {_format_value(value)}{left}, which is not modelled"
+            faults.append(Fault(fault, place, f"as the plan is read: {plan_has}"))
         else:
-            near = nearest(option, table.defaults) or ""
+            near = nearest(option, of.defaults) or ""
             close = abs(len(near) - len(option)) < 2
-            unknown.append(one_line(option)[:60] + (f" (did you mean {near}?)" if close else ""))
+            unknown.append(one_line(shown)[:60] + (f" (did you mean {near}?)" if close else ""))
     if faults:
         raise PlanError(faults)
     lines = {"not modelled": named, f"unknown to {table.version}": unknown}
-    return [f"{what}: {', '.join(options)}" for what, options in lines.items() if options]
+    return [
+        f"{what}: {', '.join(dict.fromkeys(options))}" for what, options in lines.items() if options
+    ]
