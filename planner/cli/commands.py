@@ -300,13 +300,17 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
     says = " and ".join(dict.fromkeys(words))
     quantity = "memory.process" if name == "verdict" else name
-    values = (one[quantity].text() for one in results)
+    capacities = [one["memory.capacity"].text() for one in results if name == "verdict"]
+    several = len({*capacities}) > 1
+    values = [one[quantity].text() for one in results]
+    if several:
+        values = [f"{one} of {most}" for one, most in zip(values, capacities, strict=True)]
     shown = " and ".join(
         f"{of}{': ' if of else ''}{one}" for of, one in zip(sides, values, strict=True)
     )
     each = " per device" if quantity.startswith("memory.") else ""
     if name == "verdict":
-        return f"ANSWER  {says}: {shown} of {results[0]['memory.capacity'].text()}{each}"
+        return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
 
 

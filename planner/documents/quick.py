@@ -594,9 +594,11 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
     elif "cluster" not in said and ((counted and bare) or (one is None and (counted or trained))):
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-        least = said["cluster.devices"]
-        many = _count_holding(said, least.value)
-        if many != least.value or several:
+        least, degrees = said["cluster.devices"], _multiply_degrees(said)
+        many = _count_holding(said, degrees if degrees > 1 else least.value)
+        if "parallelism.data" in said:
+            said["cluster.devices"] = least._replace(value=degrees)
+        elif many != least.value or several:
             why = ASSUMED + without["why"]
             said["cluster.devices"] = least._replace(value=many, why=why)
 
@@ -622,7 +624,7 @@ def _choose_model(said: dict[str, Said]) -> None:
             family = None
         elif (member := _choose_member(family, size, bool(experts or active))) is not None:
             said["model"], size = member, None
-            if named:
+            if named and not _is_harmless(named.value.lower()):
                 _add_note(said, named.place, f"{named.value}: not understood, and left out")
         elif family.value not in _load_phrases()["plain_families"].split():
             named = family
@@ -630,8 +632,8 @@ def _choose_model(said: dict[str, Said]) -> None:
         sizes = _find_sizes(said["model"].value)
         about = [_is_near(own, size.value, limit="ratio") for own in sizes[:1]]
         if not any((*about, *(_is_near(own, size.value) for own in sizes))):
-            raise _ask_for("second", size.place, size.value)
-        if not any(_is_near(own, size.value) for own in sizes):
+            _take_as_tokens(said, size, float(sizes[0]) if sizes else 0)
+        elif not any(_is_near(own, size.value) for own in sizes):
             own = numbers.text(int(sizes[0]), "parameters", "table")
             _add_note(said, size.place, f"{size.value}: {said['model'].value} has {own}")
     elif size is not None:
@@ -852,12 +854,26 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
             _add_note(said, size.place, f"{size.value}: not used beside layers and widths")
             del said["sized"]
         else:
-            raise _ask_for("second", size.place, size.value)
+            _take_as_tokens(said, said.pop("sized"), whole)
+            size = None
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
     beside = f"{size.value} in " if size else ""
     model["name"] = f"{beside}{sizes['layers']} layers of {hidden} (shape: {name})"
     return Said(model, place, ASSUMED + why)
+
+
+def _take_as_tokens(said: dict[str, Said], size: Said, parameters: float) -> None:
+    """Take a size beside a model of another as the tokens, where it is that many times larger and
+    no others are given.
+
+    Raises:
+        PlanError: it may be a second model.
+    """
+    many = float(units.parse(size.value, "parameters")) / (parameters or float("inf"))
+    if "training.tokens" in said or many < _load_phrases()["limits"]["data"]:
+        raise _ask_for("second", size.place, size.value)
+    said["training.tokens"] = size._replace(why=f"{ASSUMED}{size.value} alone is the tokens")
 
 
 def _choose_experts(size: Said, active: Said | None) -> Said:
