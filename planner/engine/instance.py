@@ -65,6 +65,7 @@ def build(plan: Plan) -> Case:
         "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
         "targets": tuple(sorted(adapters.targets)),
+        "fused": tuple(plan.get("training.fused_kernels") or ()),
         "trained": tuple(sorted(adapters.trained)),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),

@@ -154,6 +154,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "adapted": [c for c in components if c.settings["adapted"]],
         "held": lora and settings["training.reentrant"] and settings["parallelism.zero"] == 3,
         "adapters": kept if lora else "none",
+        "fused_norm": "norm" in settings["fused"],
+        "fused_gate": "gate" in settings["fused"],
         "trains_norms": not lora or "norm" in settings["trained"],
         "keeps_input": not lora or bool(targets & {"query", "key", "value"}),
         "keeps_output": not lora or "output" in targets,

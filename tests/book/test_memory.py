@@ -430,3 +430,16 @@ def test_an_update_that_copies_gradients_is_the_peak_whatever_the_length() -> No
     # Beside them one bucket, and cuBLAS's workspaces.
     more = total - (2 + 2 + 12 + 2 + 4) * runs[0].value("parameters.total")
     assert 2 * 5e8 <= more < 2 * 5e8 + 2**27
+
+
+def test_fused_kernels_keep_what_they_take_alone() -> None:
+    """Liger-Kernel, src/liger_kernel/ops: rms_norm.py keeps its input and reciprocal deviations,
+    swiglu.py gate and up alone; transformers keeps an fp32 input, what it normalized, and the
+    activated gate. In the backward pass gradients of gate and up are written over them."""
+    run = {"implementation": "transformers", "precision": "bf16-pure"}
+    plain, fused = (
+        evaluated(plan_document({"mlp": {"gated": True, "intermediate": 1024}}, **run, **more))
+        for more in ({}, {"fused_kernels": ["norm", "gate"]})
+    )
+    kept = [e.value("memory.activations.layer") for e in (plain, fused)]
+    assert kept[0] - kept[1] == 2 * 512 * (2 * (4 + 2 - 2) * 512 + 2 * 1024)
