@@ -4,6 +4,7 @@ them, from its sources, which are read and never run:
     python -m benchmarks.option_tables megatron DIR
     python -m benchmarks.option_tables maxtext DIR
     python -m benchmarks.option_tables torchtitan DIR
+    python -m benchmarks.option_tables nanotron DIR
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,38 @@ def list_field_options(field: str, kind: str, value: ast.expr | None) -> Iterato
         yield name.replace("_", "-"), False if flag else default
 
 
-def list_torchtitan(root: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of torchtitan's configurations that a job has in any case."""
-    classes = DataClasses(root / "torchtitan/config")
-    for section in ("training", "parallelism", "compile"):
-        for field, _, value in classes.list_fields(f"{section.title()}Config"):
-            yield f"{section}.{field}", read_default(value)[0]
+def list_sections(root: Path, sections: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of configuration classes, below the section that each is in."""
+    classes = DataClasses(root)
+    for section, names in sections.items():
+        for name in names:
+            for field, _, value in classes.list_fields(name):
+                yield f"{section}.{field}", read_default(value)[0]
+
+
+#: Folder of the classes and their sections, by framework.
+SECTIONS: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
+    "torchtitan": (
+        "torchtitan/config",
+        {
+            "training": ["TrainingConfig"],
+            "parallelism": ["ParallelismConfig"],
+            "compile": ["CompileConfig"],
+        },
+    ),
+    "nanotron": (
+        "src/nanotron/config",
+        {
+            "parallelism": ["ParallelismArgs"],
+            "model": ["ModelArgs"],
+            "model.model_config": ["LlamaConfig", "Qwen2Config"],
+            "model.model_config.moe_config": ["MoEConfig"],
+            "tokens": ["TokensArgs"],
+            "optimizer": ["OptimizerArgs"],
+            "optimizer.optimizer_factory": ["SGDOptimizerArgs", "AdamWOptimizerArgs"],
+        },
+    ),
+}
 
 
 def write_table(options: dict[str, Any]) -> str:
@@ -138,7 +165,8 @@ def read_options(name: str, root: Path) -> dict[str, Any]:
         types = (root / "src/maxtext/configs/types.py").read_text("utf-8")
         more = re.findall(r"^  (vision_encoder_block|log_moe_bias_norms)\b", types, re.MULTILINE)
         return {**dict.fromkeys(more), **none}
-    found = list_torchtitan(root) if name == "torchtitan" else list_megatron(root)
+    folder, sections = SECTIONS.get(name, ("", {}))
+    found = list_sections(root / folder, sections) if sections else list_megatron(root)
     return {key.removeprefix("--"): value for key, value in found}
 
 
