@@ -78,7 +78,7 @@ _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 _ASSIGNED = re.compile(
     r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+)"
 )
-_LABEL = re.compile(r"_?[a-z]+[-_]?\d[\w.]*")
+_LABEL = re.compile(r"_?(?!x\d)[a-z]+[-_]?\d[\w.]*")
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
 )
@@ -86,7 +86,7 @@ _VALUE = re.compile(
 _MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
     rf"(?<![\w.])(?:(?:between|from)\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
-    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:[-–—/]|\.\.|to|or|and|vs\.?)\s*\$?\s*"
+    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:-+>|[-–—/→]|\.\.|to|or|and|vs\.?)\s*\$?\s*"
     rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
 )
@@ -319,7 +319,7 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
             )
             if before and _name_family(before.value) == _name_family(value):
                 said[key] = one if fast in values else before
-            elif key not in UNREAD and not _keep_value(said, key, one):
+            elif key not in UNREAD and not _keep_value(text, said, key, one):
                 wrong = f"a second {key}: {format_flow(value)}"
                 faults.append(Fault(wrong, place, "one of them"))
     named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
@@ -334,17 +334,20 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     return said
 
 
-def _keep_value(said: dict[str, Said], key: str, other: Said) -> bool:
+def _keep_value(text: str, said: dict[str, Said], key: str, other: Said) -> bool:
     """Keep a value of a key, and return whether a text may give it: the same as before, or another
-    thing. Of two sizes that are near the one in fewer digits is a label, of two amounts of money
-    the smaller may be a price."""
+    thing. Of two sizes that are near one that is joined to a name is a label, of two amounts of
+    money the smaller may be a price."""
     pair = said.setdefault(key, other), other
     if pair[0].value == other.value:
         return True
     if key == "size" and _is_near(pair[0].value, other.value, limit="label"):
-        label, said[key] = sorted(pair, key=lambda one: len(re.findall(r"\d", one.value)))
-        _add_note(said, other.place, f"{label.value}: a name; the size is {said[key].value}")
-        return True
+        before = (text[: (one.place.column or 1) - 1] for one in pair)
+        joined = [bool(re.search(r"[a-z][-_]$", each, re.I)) for each in before]
+        if joined[0] != joined[1]:
+            label, said[key] = pair if joined[0] else pair[::-1]
+            _add_note(said, other.place, f"{label.value}: a name; the size is {said[key].value}")
+            return True
     if key == "money" and "price" not in said:
         price, said[key] = sorted(pair, key=lambda one: Fraction(one.value))
         why = f"{ASSUMED}the smaller of two amounts is the price of a device for an hour"
@@ -365,7 +368,9 @@ def _may_leave_out(text: str, piece: Piece) -> bool:
     their values, and numbers without a unit that belong to a word (``wikitext-103``), but no word
     that turns the meaning of others: a negation, of what is understood."""
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
-    shortest = 3 if re.search(r"\d\s*$", before) else 2  # which a number may have as its unit
+    shortest = (
+        3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2
+    )  # which a number may have as its unit
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
@@ -377,7 +382,8 @@ def _may_leave_out(text: str, piece: Piece) -> bool:
     refused = {*table["no names"].split(), *table["words"]}
     turned = [one for one in each if one in refused]
     denied = len(turned) == 1 and turned[0] in table["negations"].split() and turned[0] != each[-1]
-    return (denied or not turned) and all(known)
+    alone = re.match(r"\s*(?:[,;.:!?)]|$)", text[piece.end :])
+    return bool(not turned or (denied and alone)) and all(known)
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -738,7 +744,8 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
             return None
         raise _ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
     alone = newest == () or re.search(r"\d", family.value)
-    why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}"
+    own = numbers.text(_load_sizes()[near[0]][1], "parameters", "table")
+    why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}, of {own}"
     return Said(near[0], family.place, why)
 
 
