@@ -9,6 +9,7 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     only        the one value that goes without saying
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
+    times       how many of ours are one of theirs; a rest has no word, for the reason in ``why``
     each        a word for each of the values that the key lists
     otherwise   what a file means that does not say it
 What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
@@ -338,6 +339,9 @@ def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
     if value is None:
         return
     near = row.get("near")
+    if "times" in row and isinstance(value, int):
+        value, rest = divmod(value, row["times"])
+        words = {} if rest else words
     if "each" in row:
         value = [row["each"][one] for one in value]
     said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _get_why(row)

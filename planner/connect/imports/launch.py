@@ -655,7 +655,8 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
     if to and "each" in about and said.get(to) is not None:
         return _match_each(said.get(to), to, about["each"], place)
     if words is None:
-        return said.get(to, about.get("otherwise")) if to else about.get("only")
+        value = said.get(to, about.get("otherwise")) if to else about.get("only")
+        return value * about["times"] if "times" in about and isinstance(value, int) else value
     found, silent = [], []
     for value, word in words.items():
         if isinstance(word, Mapping) and "elsewhere" in word:
