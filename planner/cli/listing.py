@@ -9,7 +9,7 @@ from typing import Any
 from planner.base import numbers, resources
 from planner.base.display import columns
 from planner.base.errors import PlanError
-from planner.documents import source
+from planner.documents import references, source
 
 #: Kinds of presets as they are listed, and the kind of a document of each.
 KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
@@ -25,7 +25,7 @@ def format_listing(what: str | None = None) -> str:
         return "".join(f"{line}\n" for line in precisions.render_formats())
     if what is not None:
         return "".join(f"{line}\n" for line in columns(_list_rows(what)))
-    sections = ([kind, *columns(_list_rows(kind), indent="  "), ""] for kind in KINDS)
+    sections = ([kind, *columns(_list_rows(kind), indent="  "), ""] for kind in (*KINDS, "runs"))
     return "\n".join(line for section in sections for line in section)
 
 
@@ -49,6 +49,8 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
     if what == "models":
         sizes = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
         return [_MODELS, *(_model(name, sizes.get(name)) for name in source.preset_names("model"))]
+    if what == "runs":
+        return [_build_run_row(name) for name in references.list_runs()]
     kind = KINDS[what]
     folder = resources.folder("presets") / source.FOLDERS[kind]
     rows = []
@@ -59,6 +61,12 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
             facts = [f"{data.get(key, '')}{unit}" for key, unit in FACTS.get(kind, {}).items()]
             rows.append((name, str(data.get("name", "")), *facts))
     return rows
+
+
+def _build_run_row(name: str) -> tuple[str, ...]:
+    """Build the row of a published run: its name, its title, and what was measured."""
+    data = source.load(name).data
+    return (name, data["name"], ", ".join(row["value"] for row in data["measured"]))
 
 
 _MODELS = ("name", "model", "parameters", "active", "family", "context")

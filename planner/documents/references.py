@@ -20,6 +20,8 @@ from planner.documents.yaml_nodes import Node, Origin
 FOLDERS = {"plan": "", "study": "studies"} | {
     kind: f"{kind}s" for kind in ("model", "cluster", "accelerator", "schedule", "stack")
 }
+#: What the names of plans of published runs begin with: their folder below presets/.
+OF_RUNS = "runs/"
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {
     "plan": {"model": "model", "cluster": "cluster"},
@@ -100,6 +102,8 @@ def locate_file(
         PlanError: no document of the kind has that name.
     """
     text = str(name)
+    if kind == "plan" and text.startswith(OF_RUNS) and not files.is_file(text):
+        return _locate_run(text, presets)
     is_path = text == "-" or not {"/", os.sep, "\0"}.isdisjoint(text) or "." in text
     if files.is_file(text) or (
         text not in preset_names(kind, presets) and (is_path or os.path.exists(text))
@@ -108,6 +112,26 @@ def locate_file(
     asked = Node(text, Place(text), Origin("set", "the command"))
     path, shipped = Resolver(presets, Path()).locate_name(asked, kind)
     return path, path.stem if shipped else None
+
+
+def list_runs(presets: Path | None = None) -> list[str]:
+    """List the names of the plans of published runs, each with its folder."""
+    folder = _locate_presets("plan", presets) / OF_RUNS
+    return sorted(f"{OF_RUNS}{file.stem}" for file in folder.glob("*.yaml"))
+
+
+def _locate_run(name: str, presets: Path | None) -> tuple[Path, str]:
+    """Find the file of the plan of a published run; return it with the name.
+
+    Raises:
+        PlanError: there is none of that name.
+    """
+    known = list_runs(presets)
+    if name not in known:
+        wrong = f"unknown published run '{name}'"
+        allowed = "a name that plan.py list runs shows"
+        raise PlanError(Fault(wrong, Place(name), allowed, nearest(name, known)))
+    return _locate_presets("plan", presets) / f"{name}.yaml", name
 
 
 #: Keys that every plan has, itself or by what it extends; and keys that only plans have.

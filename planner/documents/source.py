@@ -97,6 +97,11 @@ class Document:
         """Return the value of a dotted key, None where the document gives none."""
         return lookup(self.data, dotted)
 
+    def get_stated(self, dotted: str) -> Any:
+        """Return the value of a dotted key unless it is a default of the schema; else None."""
+        stated = self.find_origin(dotted.split(".")).kind != "default"
+        return self.get(dotted) if stated else None
+
     def change_keys(self, changes: Mapping[str, Any]) -> Document:
         """Return the document with other values of some dotted keys, already checked; None removes
         a key. Its nodes and places stay those of the original."""

@@ -4,7 +4,8 @@ A stack is a document in presets/stacks. It lists releases with the month of eac
 plan that each decides, and their sources. ``training.stack: NAME`` takes all of them,
 ``NAME@YEAR-MONTH`` those up to that month; a later release overrides an earlier one, both override
 the stack that theirs ``extends``, and the plan overrides all. What a stack cannot run is listed
-with it, and refused by name.
+with it, and refused by name. A plan that leaves its layout to the search and names no software gets
+the stack of a row of presets/practice/stacks.yaml.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases
 from planner.documents.references import merge_nodes, preset_names, read_shipped
-from planner.documents.yaml_nodes import Node, Origin
+from planner.documents.yaml_nodes import Node, Origin, from_data
 
 #: Most letters of a wrong name that a message repeats.
 LONGEST = 60
 #: Of nodes that a stack decided.
 KIND = "stack"
-#: The only condition of a limit that searches know.
+#: Keys that name the software of a plan, or what must start it.
+SOFTWARE = ("training.stack", "training.implementation", "parallelism.for")
 ZERO = "parallelism.zero"
 #: A condition that two other keys state as well.
 ACCUMULATION = "training.gradient_accumulation"
@@ -40,7 +42,7 @@ _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 @cache
 def load_stack(text: str) -> Mapping[str, Any]:
     """Load the document of a stack as it is in a month; its ``name`` has the last release until
-    then, its ``limits`` those that hold then, also of what it ``extends``.
+    then, its ``limits`` and ``choices`` those of then, also of what it ``extends``.
 
     Args:
         text: its name, or ``NAME@YEAR-MONTH``.
@@ -48,10 +50,20 @@ def load_stack(text: str) -> Mapping[str, Any]:
     name, _, asked = text.partition("@")
     month = asked or NEWEST
     stack: Mapping[str, Any] = resources.load_preset(f"stacks/{name}")
-    inherited = load_stack(f"{stack['extends']}@{month}")["limits"] if "extends" in stack else ()
-    limits = [one for one in stack.get("limits", ()) if month < one.get("until", FOREVER)]
+    base = load_stack(f"{stack['extends']}@{month}") if "extends" in stack else {}
+    dated = {
+        name: (
+            *base.get(name, ()),
+            *(
+                one
+                for one in stack.get(name, ())
+                if one.get("since", "") <= month < one.get("until", FOREVER)
+            ),
+        )
+        for name in ("limits", "choices")
+    }
     versions = [one["version"] for one in stack["releases"] if one["since"] <= month]
-    return {**stack, "name": f"{stack['name']} {versions[-1]}", "limits": (*inherited, *limits)}
+    return {**stack, "name": f"{stack['name']} {versions[-1]}", **dated}
 
 
 def merge_stack(root: Node) -> Node:
@@ -91,19 +103,64 @@ def list_conditions(text: str) -> list[set[str]]:
     return [set(_get_entries(_find_node(release, "where"))) for release in releases]
 
 
-def find_choices(text: str | None, stage: int | None = None) -> dict[str, Sequence[Any]]:
+def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
+    """Choose the stack that most people run, for a plan that names no software: the first row of
+    presets/practice/stacks.yaml that holds and can run what the plan states; None without one.
+
+    Args:
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    if any(get(key) is not None for key in SOFTWARE):
+        return None
+    devices = get("cluster.devices") or 1
+    rows: Sequence[Mapping[str, Any]] = resources.load_preset("practice/stacks")
+    for row in rows:
+        size = row.get("devices", 1) <= devices < row.get("below", devices + 1)
+        fits = size and _matches(row.get("where", {}), get)
+        if fits and not any(iter_faults(row["stack"], get)):
+            return row
+    return None
+
+
+def set_stack(root: Node, row: Mapping[str, Any]) -> Node:
+    """Merge a plan over what the stack of a row sets.
+
+    Args:
+        root: of a plan that names no stack, its own names resolved.
+        row: as ``choose_stack`` returns it.
+    """
+    origin = Origin(KIND, f"{row['why']}, {row['date']}")
+    named = from_data({"training": {"stack": row["stack"]}}, root.place, origin)
+    return merge_stack(replace(root, value=merge_nodes(_get_entries(root), _get_entries(named))))
+
+
+def find_choices(
+    text: str | None, get: Callable[[str], Any] = lambda key: None
+) -> dict[str, Sequence[Any]]:
     """Return the values that a stack runs, by dotted key; none without a stack.
 
     Args:
         text: the stack, as ``training.stack`` has it.
-        stage: the ZeRO stage under which alone they hold; None for those that always do.
+        get: returns the value of a dotted key that a limit may depend on, None for one that is not
+            known; such a limit is left out.
     """
     found: dict[str, Sequence[Any]] = {}
     for limit in () if text is None else load_stack(text)["limits"]:
         key, values = limit["key"], limit["values"]
-        if stage in limit.get("where", {ZERO: [None]}).get(ZERO, ()):
+        if all(get(other) in wanted for other, wanted in limit.get("where", {}).items()):
             found[key] = [value for value in values if value in found.get(key, values)]
     return found
+
+
+def list_open_values(get: Callable[[str], Any]) -> dict[str, Sequence[Any]]:
+    """List the values of the keys that ``parallelism: auto`` chooses under a plan's stack.
+
+    Args:
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    text = get("training.stack")
+    rows = () if text is None else load_stack(text)["choices"]
+    return {row["key"]: row["values"] for row in rows if _matches(row.get("where", {}), get)}
 
 
 def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
@@ -134,15 +191,21 @@ def _iter_releases(name: str, month: str) -> Iterator[Node]:
 
 
 def _holds(root: Node, release: Node) -> bool:
-    """Return whether a plan states what a release is for: values, or any, by dotted key."""
-    for key, node in _get_entries(_find_node(release, "where")).items():
+    """Return whether a plan states what a release is for."""
+    where = _find_node(release, "where")
+
+    def get(key: str) -> Any:
+        """Return what the plan states at a key, or what follows from other keys."""
         value = _find_value(root, key)
-        if value is None and key == ACCUMULATION:
-            value = _derive_accumulation(root)
-        wanted = node.plain()
-        if value is None or (wanted != GIVEN and value not in wanted):
-            return False
-    return True
+        return _derive_accumulation(root) if value is None and key == ACCUMULATION else value
+
+    return where is None or _matches(where.plain(), get)
+
+
+def _matches(where: Mapping[str, Any], get: Callable[[str], Any]) -> bool:
+    """Decide whether a plan has what a condition lists: values, or any, by dotted key."""
+    rows = ((get(key), wanted) for key, wanted in where.items())
+    return all(v is not None and (w == GIVEN or v in w) for v, w in rows)
 
 
 def _derive_accumulation(root: Node) -> int | None:

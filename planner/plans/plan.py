@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from planner.base import units
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError, format_divisors, nearest
 from planner.book.quantity import BOOK, Book
@@ -47,6 +48,31 @@ def set_auto_layout(document: source.Document) -> source.Document:
     if said or alone or training["mode"] != "train" or not model.get("layers"):
         return document
     return document.change_keys({"parallelism.auto": True})
+
+
+def validate_plan(
+    document: source.Document,
+    unknown: Mapping[source.Path_, Sequence[Fault]] | None = None,
+    launcher: str | None = None,
+) -> source.Document:
+    """Check a document by the schema of plans. If it leaves its layout open, set
+    ``parallelism: auto``, and the stack that is most used for such a plan unless it names software.
+
+    Args:
+        document: as ``source.load`` returns it.
+        unknown: the faults of names that it left as they are, by path.
+        launcher: the framework that must be able to start the layout, if one is asked for.
+
+    Raises:
+        Invalid: every fault of the document.
+    """
+    found = set_auto_layout(schema.validate(document, "plan", unknown))
+    if launcher or not found.get("parallelism.auto") or found.get("training.mode") != "train":
+        return found
+    if (row := stacks.choose_stack(found.get_stated)) is None:
+        return found
+    merged = replace(document, node=stacks.set_stack(document.node, row))
+    return set_auto_layout(schema.validate(merged, "plan", unknown))
 
 
 def _resolve_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
@@ -110,6 +136,7 @@ def complete_plan(document: source.Document) -> Plan:
     for held in list_checks(model):
         held(draft, model)
     own = get_book(draft)
+    _check_measured(draft, own)
     draft.raise_faults()
     settings = _collect_scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
@@ -126,6 +153,26 @@ def get_book(draft: Draft) -> Book:
     from planner.plans import own_quantities  # which few plans need
 
     return own_quantities.extend_book(draft)
+
+
+def _check_measured(draft: Draft, book: Book) -> None:
+    """Check that each measurement is a value of a quantity of the book."""
+    if not (rows := draft.get("measured")):
+        return
+    import planner.book.formulas  # noqa: F401  (registers the quantities)
+
+    for index, row in enumerate(rows):
+        at, name = f"measured.{index}", row["quantity"]
+        if (quantity := book.quantities.get(name)) is None:
+            known = nearest(name, book.quantities)
+            draft.fault(
+                f"{at}.quantity", f"unknown quantity {name}", known or "plan.py list quantities"
+            )
+            continue
+        try:
+            units.parse(row["value"], quantity.unit)
+        except units.UnitError as error:
+            draft.fault(f"{at}.value", str(error), f"a value in {quantity.unit}")
 
 
 def check_despite_faults(document: source.Document, told: Sequence[Fault]) -> list[Fault]:

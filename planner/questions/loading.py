@@ -52,7 +52,7 @@ def load(
         read = source.load(document, overrides, presets=presets, unknown=unknown, defaults=ours)
         if defaults.is_left_out(team) and defaults.locate_defaults(document) is not None:
             read = replace(read, left_out=True)
-        found = plan.set_auto_layout(schema.validate(read, "plan", unknown))
+        found = plan.validate_plan(read, unknown, launcher)
     except PlanError as error:
         refuse_other_kind(document, "plan")
         if not isinstance(error, schema.Invalid):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from planner.base import numbers
+from planner.base import numbers, units
 from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.base.sandbox import Record, computed_field
@@ -24,7 +24,7 @@ from planner.questions.sensitivity import rank_measures, twice
 from planner.report import facts
 from planner.report.layout import DAYS, GROUP_LOOKS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
 from planner.results import intervals
-from planner.results.improvements import Remedy, find_faster
+from planner.results.improvements import Remedy, find_faster, measure_stack
 from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
 from planner.results.verdict import FITS, VERDICTS
@@ -359,7 +359,35 @@ class Overview(Record):
         why = next(
             (why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), ""
         )
-        return clean(why.removesuffix(" (parallelism: auto)"))
+        return clean(why.removesuffix(" (parallelism: auto)")) + self._explain_stack()
+
+    @computed_field
+    def published(self) -> str:
+        """What a run of this plan measured, beside the prediction; empty without one, and for a
+        plan with changed keys."""
+        document, found = self._result.plan.document, []
+        for row in () if document.overrides else document.get("measured") or ():
+            if (quantity := self._result.get(row["quantity"])) is not None and quantity.number:
+                measured = units.parse(row["value"], quantity.unit)
+                change = numbers.text(Fraction(quantity.number) / measured - 1, style="change")
+                when = ", ".join(filter(None, (row["source"], row.get("date"), row.get("note"))))
+                title = clean(quantity.title.partition(" (")[0].removeprefix("predicted "))
+                predicted = f"predicted {quantity.text()}, {change}"
+                found.append(f"{title} {clean(row['value'])} ({clean(when)}); {predicted}")
+        return "; ".join(found)
+
+    def _explain_stack(self) -> str:
+        """Explain the stack of a plan that names no software, and what its settings save; empty for
+        other plans."""
+        plan = self._result.plan
+        kind, why = find_origin(plan, "training.stack")
+        if kind != stacks.KIND:
+            return ""
+        stack = f". Stack by default: {clean(plan.get('training.stack'))}, {clean(why)}"
+        rows = [
+            f"{words} ({numbers.text(by, style='change')})" for words, by in measure_stack(plan)
+        ]
+        return f"{stack}. A step takes longer with {', '.join(rows)}" if rows else stack
 
     @computed_field
     def numbers(self) -> list[Headline]:

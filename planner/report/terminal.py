@@ -81,7 +81,9 @@ def _describe_plan(answer: Overview) -> list[str]:
     """Describe the plan, on two or three lines."""
     text = " · ".join("".join(piece) for piece in answer.plan_line)
     found = f"layout {answer.found}" if answer.found else ""
-    return [*_wrap_indented(text.removesuffix(" · layout found"), ""), *_wrap_indented(found, "")]
+    measured = f"Published: {answer.published}" if answer.published else ""
+    text = text.removesuffix(" · layout found")
+    return [line for words in (text, found, measured) for line in _wrap_indented(words, "")]
 
 
 def _format_questions(result: Result) -> list[str]:

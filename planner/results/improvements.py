@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
 from planner.base.errors import PlanError
+from planner.documents.stacks import KIND
 from planner.engine import instance
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.plans.layout import COLUMNS, KERNELS
+from planner.plans.layout import COLUMNS, KERNELS, KEYS
 from planner.plans.plan import reset_derived, variant
+from planner.results.inputs import find_origin
 from planner.results.intervals import get_or_zero
 from planner.results.moves import Move, evaluate_near, list_moves
 from planner.results.verdict import FITS, SURE
@@ -38,6 +41,23 @@ TOGETHER = 2
 MOST_CHANGES, MOST_STEPS = 3, 4
 #: Smallest relative gain of a step: predictions differ by more for other reasons.
 WORTH = 0.01
+
+
+def measure_stack(plan: Plan) -> list[tuple[str, Fraction]]:
+    """Measure what the settings of a plan's stack, and those that a search chose of it, save: for
+    each that a run may do without, what it would do then and by which share its step would be
+    longer, the largest first."""
+    base = Evaluation(instance.build(plan), exact=False)
+    here, found = Fraction(base.get_values((STEP,))[STEP]), []
+    for move in list_moves():
+        chosen = move.key not in KEYS and move.key in (plan.searched or {}).get("vary", ())
+        if move.otherwise and (chosen or find_origin(plan, move.key)[0] == KIND):
+            for changes in move.yield_changes(plan):
+                with suppress(PlanError, Absent):
+                    evaluation = evaluate_near(base, variant(plan, changes), (STEP,), exact=False)
+                    longer = Fraction(evaluation.get_values((STEP,))[STEP]) / here - 1
+                    found.append((move.words, longer))
+    return sorted((row for row in found if row[1] >= WORTH), key=lambda row: -row[1])
 
 
 class Remedy(NamedTuple):

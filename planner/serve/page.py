@@ -19,12 +19,12 @@ from planner.base import files, numbers, resources, units
 from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.sandbox import Record
-from planner.documents import schema, source, yaml_nodes
+from planner.documents import source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
 from planner.plans.layout import KEYS, format_option
-from planner.plans.plan import NAMED, about, set_auto_layout, variant
+from planner.plans.plan import NAMED, about, validate_plan, variant
 from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import check_questions, evaluate
 from planner.report.answer import (
@@ -174,7 +174,7 @@ def make_valid(
     root, known = yaml_nodes.parse_yaml(text, NAME), controls.list_settings()
     assert root is not None  # a key of it was just written
     try:
-        document = set_auto_layout(schema.validate(source.load(root), "plan"))
+        document = validate_plan(source.load(root))
         found = healing.heal(document, held)
         values = {one.key: write_back.format_setting(one.key, one.after) for one in found}
         gone = [key for key, value in values.items() if value is None]

@@ -31,11 +31,13 @@ def _load(stack: str, **keys: object) -> Plan:
 @pytest.mark.parametrize("name, release", RELEASES)
 def test_a_release_sets_keys_where_the_plan_does_not(name: str, release: dict) -> None:
     """Each key of a release is a plan's, and a plan that gives it keeps its own."""
-    given = {"training.lora": {"rank": 8}}
-    where = {
-        key: given[key] if values == stacks.GIVEN else values[0]
-        for key, values in release.get("where", {}).items()
+    given = {
+        "training.lora": {"training.lora": {"rank": 8}},
+        "model.moe": {"model": "mixtral-8x7b"},
     }
+    where: dict[str, object] = {}
+    for key, values in release.get("where", {}).items():
+        where |= given[key] if values == stacks.GIVEN else {key: values[0]}
     if "training.lora.base" in where:
         where = {"training.lora.rank": 8, **where}
     stack = f"{name}@{release['since']}"

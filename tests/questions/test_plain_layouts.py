@@ -70,7 +70,7 @@ def test_adapters_of_seventy_billion_on_one_node_take_no_exotic_layout() -> None
         plan = loading.load({**ADAPTED, "parallelism": {"auto": True, "margin": margin}})
         assert set(kinds(plan)) <= {"tensor", "pipeline"}
         assert plan.get("parallelism.virtual_pipeline") <= most
-        assert plan.get("parallelism.zero") == 0
+        assert plan.get("parallelism.zero") in (0, 3)  # sharded weights are what Trainer runs
         assert plan.get("training.schedule") in ("1f1b", "interleaved")
 
 
@@ -220,7 +220,8 @@ def test_the_flagship_states_the_layout_that_its_search_recommends() -> None:
     """Whoever reads its report meets no plan beside it that fits and is much faster."""
     path = "presets/llama70b_h100x1024.yaml"
     stated = loading.load(path)
-    taken = loading.load(path, {"parallelism": "auto", "training.recompute": None})
+    found = {"parallelism": "auto", "training.recompute": None}
+    taken = loading.load(path, {**found, "training.implementation": "megatron"})
     for key in (*(f"parallelism.{name}" for name in (*KINDS, "virtual_pipeline", "zero")),
                 "training.recompute", "training.schedule"):  # fmt: skip
         assert stated.get(key) == taken.get(key), key

@@ -18,7 +18,8 @@ import yaml
 
 from planner.base.display import one_line, plain
 from planner.documents.source import expand_keys
-from planner.plans.document import Block, Plan
+from planner.documents.stacks import KIND
+from planner.plans.document import STACK, Block, Plan
 from planner.plans.model import FURTHER
 from planner.plans.plan import IDLE
 
@@ -91,8 +92,13 @@ class ExportDraft:
         return found
 
     def add_gap(self, key: str, why: str) -> None:
-        """Report a key as unsaid, its value on one line whatever a document made of it."""
+        """Report a key as unsaid, its value on one line whatever a document made of it. What the
+        stack of a plan that names none sets is an assumption, and no gap."""
         self.heard.add(key)
+        if all(
+            self.plan.document.find_origin(path.split(".")).kind == KIND for path in (key, STACK)
+        ):
+            return
         value = self.plan.get(key)
         if isinstance(value, Mapping):
             shown = "(" + ", ".join(map(str, value)) + ")"

@@ -14,6 +14,7 @@ from typing import Any
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.base.numbers import exact_text
+from planner.documents import stacks
 from planner.documents.source import Document
 from planner.plans import plan
 from planner.plans.document import Plan
@@ -47,7 +48,8 @@ def add_best_layout(document: Document) -> Plan:
         _FOUND.pop(next(iter(_FOUND)) if len(_FOUND) == MOST_KEPT else "", None)
         _FOUND[key] = _find_layout(document)
     layout, why, kept = _FOUND[key]
-    chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
+    picked = (*KEYS, KERNELS, *kept["vary"])
+    chosen = {k: v for k, v in layout.changes.items() if k in picked}
     # Other keys of the document (an assumed utilisation, a loss) stay as they are.
     found = plan.build_plan(drop_auto_keys(document).change_keys(chosen))
     given = {k for k in chosen if _is_given(document, k)}
@@ -89,9 +91,10 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
         )  # fmt: skip
     said = document.get("parallelism.margin")
     said = margin_of(start) if said is None else said
+    open_keys = {"training.schedule": COMMON, **stacks.list_open_values(start.get)}
     kept = {
         "fixed": fixed,
-        "vary": {} if "training.schedule" in fixed else {"training.schedule": COMMON},
+        "vary": {key: v for key, v in open_keys.items() if not _is_given(document, key)},
         "margin": said if isinstance(said, str) else str(float(said)),
         "launcher": document.get("parallelism.for"),
     }

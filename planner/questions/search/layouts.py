@@ -86,8 +86,8 @@ class Space:
         launcher: str | None = None,
         varied: Mapping[str, Any] | None = None,
     ) -> None:
-        self.varied = varied or {}
-        limits = stacks.find_choices(plan.get("training.stack"))
+        self.varied, self.plan = varied or {}, plan
+        limits = self._find_limits({})
         runs = {key: values for key, values in limits.items() if key in KEYS}
         self.options = {key: tuple(values) for key, values in {**runs, **(options or {})}.items()}
         for key, values in runs.items():
@@ -107,7 +107,6 @@ class Space:
             and not is_own_choice(plan, key)
         }  # fmt: skip
         batch = plan.get("training.global_batch")
-        self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
         first = {key: min(values) for key, values in runs.items() if key == "parallelism.zero"}
@@ -285,6 +284,9 @@ class Space:
                 len(model.sequence), cut or self.plan.get(CUT), stages
             )
             for virtual in self.options.get(VIRTUAL, divisors(layers // stages)):
+                limits = self._find_limits({VIRTUAL: virtual})
+                if stages not in limits.get("parallelism.pipeline", (stages,)):
+                    continue
                 for schedule in self.options.get(SCHEDULE, free):
                     if pipeline.suits(schedule, virtual) and (stages > 1 or schedule == "1f1b"):
                         yield virtual, schedule, cut
@@ -434,11 +436,22 @@ class Space:
 
         def find(stage: int) -> list[bool]:
             """List it for each combination of degrees."""
-            limits = stacks.find_choices(self.plan.get("training.stack"), stage).items()
-            return [all(d.changes[key] in values for key, values in limits) for d in self.degrees]
+            limits = self._find_limits({stacks.ZERO: stage}).items()
+            known = [(key, values) for key, values in limits if key in (*OUTER, *INNER)]
+            return [all(d.changes[key] in values for key, values in known) for d in self.degrees]
 
         told = ("stacked", *self.said)
         return self._once(told, lambda: np.array([find(stage) for stage in self.said]))
+
+    def _find_limits(self, known: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        """Find what the plan's stack runs, by key, where the keys of the layout are known that are
+        given."""
+
+        def get(key: str) -> Any:
+            """Return a value of the layout, or of the plan."""
+            return known.get(key) if key in KEYS else self.plan.get(key)
+
+        return stacks.find_choices(self.plan.get("training.stack"), get)
 
     @property
     def zero(self) -> tuple[int, ...]:

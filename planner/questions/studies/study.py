@@ -376,7 +376,7 @@ class _StudyReader:
         root = self.resolver.extend_node(source.expand_auto(root, "plan"), "plan", ())
         root = stacks.merge_stack(self.resolver.resolve_names(root, "plan", ()))
         read = Document(root, "plan", defaults=self.resolver.defaults)
-        return plan.set_auto_layout(schema.validate(read, "plan"))
+        return plan.validate_plan(read)
 
     # -- axes as written ----------------------------------------------------------------------
 
