@@ -112,7 +112,7 @@ def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
     """
     if any(get(key) is not None for key in SOFTWARE):
         return None
-    devices = get("cluster.devices") or 1
+    devices = get("cluster.devices")
     rows: Sequence[Mapping[str, Any]] = resources.load_preset("practice/stacks")
     for row in rows:
         size = row.get("devices", 1) <= devices < row.get("below", devices + 1)
