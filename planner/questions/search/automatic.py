@@ -116,7 +116,7 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
         return found.plain, why, kept
     assert found.nearest is not None
     lacking = numbers.text(-found.nearest.values[FITS], "bytes")
-    why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
+    why = f"found: none of {counted} fits, this one lacks least, {lacking} (parallelism: auto)"
     return found.nearest, why, kept
 
 
