@@ -17,9 +17,10 @@ from planner.documents import defaults, schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.documents.json_schema import is_number
 from planner.documents.source import Document
+from planner.documents.stacks import KIND
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node
-from planner.plans.document import Plan
+from planner.plans.document import STACK, Plan
 from planner.plans.layout import CLEARED, KERNELS, KEYS, ROW
 from planner.plans.plan import about, build_plan, set_auto_layout
 from planner.questions import loading
@@ -40,10 +41,19 @@ def expand_layout(get: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_searched(plan: Plan, layout: Layout) -> dict[str, Any]:
-    """Return the keys of a layout of a search. If the plan leaves its layout open, add the kernels
-    that were found for it, which all layouts of the search share."""
-    kernels = {} if plan.searched is None else {KERNELS: plan.get(KERNELS)}
-    return expand_layout({**kernels, **layout.changes})
+    """Return the keys of a layout of a search. If the plan leaves its layout open, add the software
+    that was found for it, which all layouts of the search share."""
+    return expand_layout({**_list_software(plan), **layout.changes})
+
+
+def _list_software(plan: Plan) -> dict[str, Any]:
+    """List what a plan whose layout was searched for runs beside the layout: kernels, the stack
+    that it got as it names none, and what the search chose of that."""
+    if plan.searched is None:
+        return {}
+    default = plan.document.find_origin(STACK.split(".")).kind == KIND
+    chosen = [key for key in plan.searched["vary"] if key not in KEYS]
+    return {key: plan.get(key) for key in (KERNELS, *([STACK] if default else []), *chosen)}
 
 
 def list_ranked_keys(found: SearchResult, rank: str | None = None) -> dict[str, Any]:
@@ -80,8 +90,8 @@ def list_answer_keys(plan: Plan, answer: Answer) -> dict[str, Any]:
     changes |= answer.domain.changes(answer.holds.value)
     if "layouts" in answer.extra:
         made = answer.holds.plan
-        keys = [*KEYS, KERNELS]
-        changes |= expand_layout({key: made.get(key) for key in keys if made.get(key) is not None})
+        keys = {key: made.get(key) for key in KEYS if made.get(key) is not None}
+        changes |= expand_layout({**_list_software(plan), KERNELS: made.get(KERNELS), **keys})
     return changes
 
 

@@ -98,7 +98,8 @@ def test_no_answer_has_more_on_the_host_than_it_holds() -> None:
     found = search(plan, 50, "memory.process", vary={OPTIMIZER: (0, 0.5, 1)})
     layouts = [evaluate_plan(layout.of(plan)) for layout in found.best]
     assert layouts and all(one.verdict["state"] == "fits" for one in layouts)
-    assert judge(document, {**room, "parallelism": "auto"}).verdict["state"] == "fits"
+    opened = {**room, "parallelism": "auto", "training.implementation": "pytorch"}
+    assert judge(document, opened).verdict["state"] == "fits"
     away = {"training.offload.activations": 1, "training.recompute": "full", NODE: "8 GiB"}
     batch = loading.load(document, away)
     answer = ask(batch, "largest-batch")
