@@ -760,6 +760,25 @@ def _run_collective(options: argparse.Namespace) -> str:
     return (encode or collective.format_collective)(found)
 
 
+def _run_fit_table(options: argparse.Namespace) -> str:
+    """Return the table of what can be trained on a device, and write its plans on request."""
+    from planner.questions import fit_table as asked
+    from planner.report import fit_table
+
+    table = asked.evaluate_table(
+        options.device,
+        options.devices,
+        options.models,
+        options.lengths,
+        options.examples,
+        options.set,
+    )
+    if options.plans:
+        sys.stderr.write(f"{len(asked.write_plans(table, options.plans))} plans written\n")
+    forms = {"md": fit_table.render_table, "json": fit_table.encode_table}
+    return forms.get(options.format, fit_table.format_table)(table)
+
+
 def _run_schema(options: argparse.Namespace) -> int:
     """Write the JSON Schema of a kind of document."""
     from planner.documents import schema_files

@@ -1,0 +1,185 @@
+"""Which models can be trained on some devices, by which method and at which length, and how fast.
+
+Every cell is a plan of the study presets/studies/fit_table.yaml whose layout is searched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from planner.base import files, resources
+from planner.base.errors import Fault, PlanError
+from planner.documents import schema_files
+from planner.documents.source import change_keys
+from planner.plans.document import Plan
+from planner.questions.studies.axes import collect_keys
+from planner.questions.studies.engines import choose_engine
+from planner.questions.studies.study import StudySpec, read_study
+from planner.questions.studies.work import Job
+
+#: The study, and keys of it that options of the command take the place of.
+STUDY = "studies/fit_table"
+LENGTH = "training.sequence_length"
+RATE, MEMORY, CAPACITY = "time.tokens_per_second", "memory.process", "memory.capacity"
+#: Most devices of the table: beyond them a plan of one's own says what the machine is.
+MOST_DEVICES = 8
+
+
+@dataclass(frozen=True)
+class FitCell:
+    """One model, method and length.
+
+    Attributes:
+        document: its plan, as a user would write it.
+        row: the row of the study's table.
+    """
+
+    document: Mapping[str, Any]
+    row: Mapping[str, Any]
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return str(self.row["model"])
+
+    @property
+    def method(self) -> str:
+        """The method, as the study names it."""
+        return str(self.row["method"])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence."""
+        return int(self.row[LENGTH])
+
+    @property
+    def state(self) -> str:
+        """The state of the verdict; open where nothing is valid."""
+        return self.row["verdict"] or "open"
+
+    def compute_hours(self, examples: int) -> tuple[float | None, float | None, float | None]:
+        """Return the hours of some examples that are as long as the context, and their interval."""
+        tokens = examples * self.length
+        rates = (self.row.get(f"{RATE}{end}") for end in ("", ".high", ".low"))
+        hours = [tokens / rate / 3600 if rate else None for rate in rates]
+        return hours[0], hours[1], hours[2]
+
+
+@dataclass(frozen=True)
+class FitTable:
+    """The cells, in the order of models, methods and lengths.
+
+    Attributes:
+        study: what was evaluated.
+        cells: one for each of its points.
+        examples: how many examples the hours are for.
+    """
+
+    study: StudySpec
+    cells: tuple[FitCell, ...]
+    examples: int
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the first cell that is valid, whose devices and stack all have."""
+        point = next((n for n, cell in enumerate(self.cells) if cell.row["verdict"]), 0)
+        return self.study.build_plan(point)
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths, each once."""
+        return tuple(dict.fromkeys(cell.length for cell in self.cells))
+
+    @cached_property
+    def rows(self) -> list[tuple[FitCell, ...]]:
+        """The cells of each model and method."""
+        size = len(self.lengths)
+        return [self.cells[n : n + size] for n in range(0, len(self.cells), size)]
+
+
+def evaluate_table(
+    device: str,
+    devices: int = 1,
+    models: Sequence[str] = (),
+    lengths: Sequence[str] = (),
+    examples: int = 10_000,
+    changes: Sequence[str] = (),
+) -> FitTable:
+    """Evaluate models, methods and lengths on some devices of one node.
+
+    Args:
+        device: a built-in accelerator, or the file of one.
+        devices: how many.
+        models: built-in models or files; those of the study by default.
+        lengths: tokens of a sequence; those of the study by default.
+        examples: how many examples the hours are for.
+        changes: further keys of the plans, each KEY=VALUE.
+
+    Raises:
+        PlanError: an unknown device, model or key, or a value that it cannot have.
+    """
+    if not 1 <= devices <= MOST_DEVICES:
+        raise PlanError(Fault(f"--devices {devices}", None, f"1 to {MOST_DEVICES}, of one node"))
+    if examples < 1:
+        raise PlanError(Fault(f"--examples {examples}", None, "at least 1"))
+    document = json.loads(json.dumps(resources.load_preset(STUDY)))
+    base, axes = document["base"], document["axes"]
+    base["cluster"] = {"accelerator": device, "devices": devices, "devices_per_node": devices}
+    axes["model"] = [*models] or axes["model"]
+    axes[LENGTH] = [*lengths] or axes[LENGTH]
+    study = read_study(document, [f"base.{change}" for change in changes])
+    pairs = (change.partition("=") for change in changes)
+    given = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
+    for key in given.keys() & collect_keys(study.axes):
+        raise PlanError(Fault(f"--set {key}: the methods and lengths set it"))
+    peaks = study.bases[0].get("cluster.accelerator.peaks")
+    if "bf16" not in peaks and "training.precision" not in given:
+        given["training.precision"] = base["training"]["precision"] = "fp16"
+        study = read_study(document, [f"base.{change}" for change in changes])
+    said = change_keys(base, given)
+    points = (
+        {"model": model, **method["set"], LENGTH: length.label}
+        for model in axes["model"]
+        for method in axes["method"]
+        for length in study.axes[-1].choices
+    )
+    cells = tuple(
+        FitCell(change_keys(said, point), row)
+        for point, row in zip(points, _iter_rows(study), strict=True)
+    )
+    return FitTable(study, cells, examples)
+
+
+def _iter_rows(study: StudySpec) -> Iterator[dict[str, Any]]:
+    """Evaluate a study on all cores, and yield the rows of its table."""
+    job = Job(study, "jsonl")
+    with closing(choose_engine(None, None)(job, range(len(job.pieces)))) as made:
+        for piece in made:
+            yield from map(json.loads, piece.data.splitlines())
+
+
+def write_plans(table: FitTable, folder: str) -> list[str]:
+    """Write the plan of each cell that fits, and return the files.
+
+    Args:
+        table: the table.
+        folder: made if it does not exist; files of the same names are replaced.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    written = []
+    for cell in table.cells:
+        if cell.state in ("fits", "tight"):
+            name = f"{Path(cell.model).name.removesuffix('.yaml')}-{cell.method}-{cell.length}"
+            file = str(Path(folder) / f"{name.lower()}.yaml")
+            text = yaml.safe_dump({"name": name, **cell.document}, sort_keys=False)
+            files.write_text(file, f"{schema_files.make_schema_line('plan', file)}\n{text}")
+            written.append(file)
+    return written

@@ -1,0 +1,49 @@
+"""What can be trained on a device: every cell is a plan of its own, and says what that plan says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main as cli
+from planner.questions import loading
+from planner.questions.fit_table import CAPACITY, MEMORY, RATE, evaluate_table, write_plans
+from planner.report.fit_table import encode_table, format_table, render_table
+from planner.results.result import evaluate_plan
+
+
+def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
+    table = evaluate_table("t4", 1, ["qwen3-0.6b"], ["1024"], changes=["training.global_batch=8"])
+    assert [cell.method for cell in table.cells] == ["full", "LoRA", "QLoRA"]
+    assert table.plan.get("training.precision") == "fp16"  # a T4 has no bf16
+    written = write_plans(table, str(tmp_path / "plans"))
+    assert len(written) == sum(cell.state != "no" for cell in table.cells) == 3
+    for cell, file in zip(table.cells, written, strict=True):
+        alone = evaluate_plan(loading.load(file))
+        assert alone.verdict["state"] == cell.state
+        for name in (MEMORY, CAPACITY, RATE):
+            assert float(alone[name].value) == pytest.approx(cell.row[name], rel=1e-9)
+        hours, soonest, latest = cell.compute_hours(1000)
+        assert hours == pytest.approx(1000 * 1024 / float(alone[RATE].value) / 3600)
+        assert soonest is not None and latest is not None and soonest < hours < latest
+    for shown in (format_table(table), render_table(table), encode_table(table)):
+        assert "qwen3-0.6b" in shown and "QLoRA" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--device", "rtx-409"], "did you mean 'rtx-4090'"),
+        (["--device", "t4", "--devices", "9"], "--devices 9 (1 to 8, of one node)"),
+        (["--device", "t4", "--examples", "0"], "--examples 0 (at least 1)"),
+        (["--device", "t4", "--model", "lama"], "unknown model 'lama'"),
+        (["--device", "t4", "--set", "training.lora.rank=8"], "the methods and lengths set it"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["fit-table", *words]) == 2
+    out, error = capsys.readouterr()
+    assert not out and said in error and len(error.splitlines()) == 1
