@@ -1,4 +1,4 @@
-"""What can be trained on a device: every cell is a plan of its own, and says what that plan says."""
+"""What can be trained on a device: each cell is a plan of its own, and what that plan says."""
 
 from __future__ import annotations
 
