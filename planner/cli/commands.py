@@ -762,10 +762,10 @@ def _run_collective(options: argparse.Namespace) -> str:
 
 def _run_fit_table(options: argparse.Namespace) -> str:
     """Return the table of what can be trained on a device, and write its plans on request."""
-    from planner.questions import fit_table as asked
+    from planner.questions.fit_table import evaluate_fit_table, write_cell_plans
     from planner.report import fit_table
 
-    table = asked.evaluate_table(
+    table = evaluate_fit_table(
         options.device,
         options.devices,
         options.models,
@@ -774,9 +774,9 @@ def _run_fit_table(options: argparse.Namespace) -> str:
         options.set,
     )
     if options.plans:
-        sys.stderr.write(f"{len(asked.write_plans(table, options.plans))} plans written\n")
-    forms = {"md": fit_table.render_table, "json": fit_table.encode_table}
-    return forms.get(options.format, fit_table.format_table)(table)
+        sys.stderr.write(f"{len(write_cell_plans(table, options.plans))} plans written\n")
+    forms = {"md": fit_table.render_fit_table, "json": fit_table.encode_fit_table}
+    return forms.get(options.format, fit_table.format_fit_table)(table)
 
 
 def _run_schema(options: argparse.Namespace) -> int:

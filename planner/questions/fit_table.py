@@ -26,9 +26,9 @@ from planner.questions.studies.study import StudySpec, read_study
 from planner.questions.studies.work import Job
 
 #: The study, and keys of it that options of the command take the place of.
-STUDY = "studies/fit_table"
-LENGTH = "training.sequence_length"
-RATE, MEMORY, CAPACITY = "time.tokens_per_second", "memory.process", "memory.capacity"
+FIT_STUDY = "studies/fit_table"
+TOKENS_LONG = "training.sequence_length"
+RATE, PROCESS_BYTES, DEVICE_BYTES = "time.tokens_per_second", "memory.process", "memory.capacity"
 #: Most devices of the table: beyond them a plan of one's own says what the machine is.
 MOST_DEVICES = 8
 
@@ -58,7 +58,7 @@ class FitCell:
     @property
     def length(self) -> int:
         """Tokens of a sequence."""
-        return int(self.row[LENGTH])
+        return int(self.row[TOKENS_LONG])
 
     @property
     def state(self) -> str:
@@ -105,7 +105,7 @@ class FitTable:
         return [self.cells[n : n + size] for n in range(0, len(self.cells), size)]
 
 
-def evaluate_table(
+def evaluate_fit_table(
     device: str,
     devices: int = 1,
     models: Sequence[str] = (),
@@ -130,11 +130,11 @@ def evaluate_table(
         raise PlanError(Fault(f"--devices {devices}", None, f"1 to {MOST_DEVICES}, of one node"))
     if examples < 1:
         raise PlanError(Fault(f"--examples {examples}", None, "at least 1"))
-    document = json.loads(json.dumps(resources.load_preset(STUDY)))
+    document = json.loads(json.dumps(resources.load_preset(FIT_STUDY)))
     base, axes = document["base"], document["axes"]
     base["cluster"] = {"accelerator": device, "devices": devices, "devices_per_node": devices}
     axes["model"] = [*models] or axes["model"]
-    axes[LENGTH] = [*lengths] or axes[LENGTH]
+    axes[TOKENS_LONG] = [*lengths] or axes[TOKENS_LONG]
     study = read_study(document, [f"base.{change}" for change in changes])
     pairs = (change.partition("=") for change in changes)
     given = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
@@ -146,19 +146,19 @@ def evaluate_table(
         study = read_study(document, [f"base.{change}" for change in changes])
     said = change_keys(base, given)
     points = (
-        {"model": model, **method["set"], LENGTH: length.label}
+        {"model": model, **method["set"], TOKENS_LONG: length.label}
         for model in axes["model"]
         for method in axes["method"]
         for length in study.axes[-1].choices
     )
     cells = tuple(
         FitCell(change_keys(said, point), row)
-        for point, row in zip(points, _iter_rows(study), strict=True)
+        for point, row in zip(points, _iter_study_rows(study), strict=True)
     )
     return FitTable(study, cells, examples)
 
 
-def _iter_rows(study: StudySpec) -> Iterator[dict[str, Any]]:
+def _iter_study_rows(study: StudySpec) -> Iterator[dict[str, Any]]:
     """Evaluate a study on all cores, and yield the rows of its table."""
     job = Job(study, "jsonl")
     with closing(choose_engine(None, None)(job, range(len(job.pieces)))) as made:
@@ -166,7 +166,7 @@ def _iter_rows(study: StudySpec) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, piece.data.splitlines())
 
 
-def write_plans(table: FitTable, folder: str) -> list[str]:
+def write_cell_plans(table: FitTable, folder: str) -> list[str]:
     """Write the plan of each cell that fits, and return the files.
 
     Args:

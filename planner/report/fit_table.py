@@ -5,17 +5,24 @@ from __future__ import annotations
 from planner.base.display import as_json, clean, columns, one_line
 from planner.base.numbers import exact_text, text
 from planner.documents.stacks import load_stack
-from planner.questions.fit_table import CAPACITY, LENGTH, MEMORY, RATE, FitCell, FitTable
+from planner.questions.fit_table import (
+    DEVICE_BYTES,
+    TOKENS_LONG,
+    PROCESS_BYTES,
+    RATE,
+    FitCell,
+    FitTable,
+)
 from planner.report.answer import gib
 from planner.report.report import escape_md
 from planner.report.sentences import wrap_text
 from planner.results.verdict import VERDICTS
 
 
-def _head(table: FitTable) -> str:
+def _describe_devices(table: FitTable) -> str:
     """Say what the devices are and what stands in a cell."""
     plan = table.plan
-    capacity = next(cell.row[CAPACITY] for cell in table.cells if cell.row[CAPACITY])
+    capacity = next(cell.row[DEVICE_BYTES] for cell in table.cells if cell.row[DEVICE_BYTES])
     device = clean(plan.get("cluster.accelerator.name"))
     stack = load_stack(plan.get("training.stack"))["name"]
     return (
@@ -25,16 +32,16 @@ def _head(table: FitTable) -> str:
     )
 
 
-def _legend(table: FitTable) -> str:
+def _describe_marks(table: FitTable) -> str:
     """Say what the marks mean and how far off the numbers are."""
     fits = (cell for cell in table.cells if cell.state in ("fits", "tight"))
     known = [(cell.compute_hours(1), cell.row) for cell in fits]
-    marks = f"{_mark('no')} does not fit, {_mark('tight')} {VERDICTS['tight'].legend}."
+    marks = f"{_get_mark('no')} does not fit, {_get_mark('tight')} {VERDICTS['tight'].legend}."
     if not known:
         return marks
     (middle, low, high), row = known[0]
     assert middle and low and high
-    ends = [row[f"{MEMORY}.{end}"] / row[MEMORY] - 1 for end in ("low", "high")]
+    ends = [row[f"{PROCESS_BYTES}.{end}"] / row[PROCESS_BYTES] - 1 for end in ("low", "high")]
     times = [end / middle - 1 for end in (low, high)]
     memory, hours = (
         " to ".join(text(end, style="change", digits=2) for end in pair) for pair in (ends, times)
@@ -42,59 +49,64 @@ def _legend(table: FitTable) -> str:
     return f"{marks} 90 % intervals of the first that fits: GiB {memory}, hours {hours}."
 
 
-def _mark(state: str) -> str:
+def _get_mark(state: str) -> str:
     """Return the sign of a verdict: none where it fits."""
     return VERDICTS[state].mark.partition(" ")[0] if state in ("tight", "no") else ""
 
 
-def _format_cell(cell: FitCell, examples: int) -> str:
+def _format_fit(cell: FitCell, examples: int) -> str:
     """Format the memory of a cell, and its hours if it fits."""
     if cell.state == "open":
         return "–"
     hours = cell.compute_hours(examples)[0]
-    said = f"{_mark(cell.state)} {gib(cell.row[MEMORY])}".strip()
+    said = f"{_get_mark(cell.state)} {gib(cell.row[PROCESS_BYTES])}".strip()
     return said if cell.state == "no" or hours is None else f"{said} · {text(hours, 'h')}"
 
 
-def _list_rows(table: FitTable) -> list[list[str]]:
+def _list_fit_rows(table: FitTable) -> list[list[str]]:
     """List the rows with their head."""
     head = ["", "", *(exact_text(length) for length in table.lengths)]
     rows, before = [head], ""
     for cells in table.rows:
         model = clean(cells[0].model)
-        shown = [_format_cell(cell, table.examples) for cell in cells]
+        shown = [_format_fit(cell, table.examples) for cell in cells]
         rows.append(["" if model == before else model, clean(cells[0].method), *shown])
         before = model
     return rows
 
 
-def format_table(table: FitTable) -> str:
+def format_fit_table(table: FitTable) -> str:
     """Format the table for a terminal."""
     lines = [
-        *wrap_text(_head(table)),
+        *wrap_text(_describe_devices(table)),
         "",
-        *columns(_list_rows(table)),
+        *columns(_list_fit_rows(table)),
         "",
-        *wrap_text(_legend(table)),
+        *wrap_text(_describe_marks(table)),
     ]
     return "".join(f"{one_line(line)}\n" for line in lines)
 
 
-def render_table(table: FitTable) -> str:
+def render_fit_table(table: FitTable) -> str:
     """Render the table as Markdown."""
-    head, *rows = ([escape_md(cell) for cell in row] for row in _list_rows(table))
+    head, *rows = ([escape_md(cell) for cell in row] for row in _list_fit_rows(table))
     lines = [head, ["---"] * len(head), *rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{escape_md(_head(table))}\n\n{body}\n\n{escape_md(_legend(table))}\n"
+    return (
+        f"{escape_md(_describe_devices(table))}\n\n{body}\n\n{escape_md(_describe_marks(table))}\n"
+    )
 
 
-def encode_table(table: FitTable) -> str:
+def encode_fit_table(table: FitTable) -> str:
     """Return the cells as JSON, each with its plan."""
     cells = []
     for cell in table.cells:
         hours = cell.compute_hours(table.examples)
-        known = {name: cell.row.get(name) for name in (MEMORY, CAPACITY, RATE, "layout", "reason")}
-        told = {"model": cell.model, "method": cell.method, LENGTH: cell.length}
+        known = {
+            name: cell.row.get(name)
+            for name in (PROCESS_BYTES, DEVICE_BYTES, RATE, "layout", "reason")
+        }
+        told = {"model": cell.model, "method": cell.method, TOKENS_LONG: cell.length}
         cells.append(
             {**told, "verdict": cell.state, **known, "hours": hours[0], "interval": hours[1:],
              "plan": cell.document}

@@ -8,26 +8,34 @@ import pytest
 
 from planner.cli import main as cli
 from planner.questions import loading
-from planner.questions.fit_table import CAPACITY, MEMORY, RATE, evaluate_table, write_plans
-from planner.report.fit_table import encode_table, format_table, render_table
+from planner.questions.fit_table import (
+    DEVICE_BYTES,
+    PROCESS_BYTES,
+    RATE,
+    evaluate_fit_table,
+    write_cell_plans,
+)
+from planner.report.fit_table import encode_fit_table, format_fit_table, render_fit_table
 from planner.results.result import evaluate_plan
 
 
 def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
-    table = evaluate_table("t4", 1, ["qwen3-0.6b"], ["1024"], changes=["training.global_batch=8"])
+    table = evaluate_fit_table(
+        "t4", 1, ["qwen3-0.6b"], ["1024"], changes=["training.global_batch=8"]
+    )
     assert [cell.method for cell in table.cells] == ["full", "LoRA", "QLoRA"]
     assert table.plan.get("training.precision") == "fp16"  # a T4 has no bf16
-    written = write_plans(table, str(tmp_path / "plans"))
+    written = write_cell_plans(table, str(tmp_path / "plans"))
     assert len(written) == sum(cell.state != "no" for cell in table.cells) == 3
     for cell, file in zip(table.cells, written, strict=True):
         alone = evaluate_plan(loading.load(file))
         assert alone.verdict["state"] == cell.state
-        for name in (MEMORY, CAPACITY, RATE):
+        for name in (PROCESS_BYTES, DEVICE_BYTES, RATE):
             assert float(alone[name].value) == pytest.approx(cell.row[name], rel=1e-9)
         hours, soonest, latest = cell.compute_hours(1000)
         assert hours == pytest.approx(1000 * 1024 / float(alone[RATE].value) / 3600)
         assert soonest is not None and latest is not None and soonest < hours < latest
-    for shown in (format_table(table), render_table(table), encode_table(table)):
+    for shown in (format_fit_table(table), render_fit_table(table), encode_fit_table(table)):
         assert "qwen3-0.6b" in shown and "QLoRA" in shown
 
 
