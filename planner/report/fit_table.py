@@ -7,9 +7,9 @@ from planner.base.numbers import exact_text, text
 from planner.documents.stacks import load_stack
 from planner.questions.fit_table import (
     DEVICE_BYTES,
-    TOKENS_LONG,
     PROCESS_BYTES,
     RATE,
+    TOKENS_LONG,
     FitCell,
     FitTable,
 )
