@@ -58,13 +58,14 @@ def read_command(
     if not trains:
         allowed = f"a command with {NEEDED}, whose options the script itself has"
         raise PlanError(Fault("no command that trains", where, allowed))
-    words, more = _split_program(trains[-1], where), SBATCH.findall(text)
-    devices = _count_devices([*(each for one in more for each in one.split()), *words[0]])
+    words, program, given = _split_program(trains[-1], where)
+    sbatch = [each for one in SBATCH.findall(text) for each in one.split()]
+    usual = _load_launchers()["programs"].get(program, {})
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
-    options, left_out = _take_unknown(collect_arguments(words[1]), where)
+    options, left_out = _take_unknown({**usual, **collect_arguments(given)}, where)
     if left_out:
         lines.append(f"left out, as the script does not set it: {', '.join(left_out)}")
-    return TrainingCommand(options, devices, lines)
+    return TrainingCommand(options, _count_devices([*sbatch, *words]), lines)
 
 
 def split_changes(changes: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -82,8 +83,8 @@ def _load_launchers() -> Mapping[str, Any]:
     return found
 
 
-def _split_program(command: ShellCommand, place: Place) -> tuple[Sequence[str], Sequence[str]]:
-    """Split a command before the options of its program.
+def _split_program(command: ShellCommand, place: Place) -> tuple[Sequence[str], str, Sequence[str]]:
+    """Split a command at its program: the words before, its name, and its options.
 
     Raises:
         PlanError: the program trains no decoder.
@@ -91,12 +92,12 @@ def _split_program(command: ShellCommand, place: Place) -> tuple[Sequence[str], 
     words = command.words
     at = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
     if at is None:
-        return (), words
+        return (), "", words
     program = "/".join(words[at].split("/")[-2:])
     if re.search("|".join(_load_launchers()["refused"]), program):
         where = place._replace(line=command.line)
         raise PlanError(Fault(f"{program} trains another kind of model", where, "pretrain_gpt.py"))
-    return words[:at], words[at + 1 :]
+    return words[:at], words[at].rpartition("/")[2], words[at + 1 :]
 
 
 def _count_devices(words: Iterable[str]) -> int | None:

@@ -364,7 +364,14 @@ class _ShellReader:
             status = self.follow_command(cause, False)
             self.at = after
             return status
-        if any(one.startswith("--") or " --" in one for one in words):
+        if "-c" in words[1:-1]:  # another shell, whose command is expanded there
+            at = words.index("-c")
+            inner = (
+                [one] if UNKNOWN_SIGN in one else self.expand(one) for one in words[at + 1].split()
+            )
+            words = words[: at - 1] + [one for each in inner for one in each]
+        shows = words[0] in ("echo", "printf")
+        if not shows and any(one.startswith("--") or " --" in one for one in words):
             parts = (one.split() if " --" in one else [one] for one in words)
             bare = [one.strip("'\"") for each in parts for one in each if one != "\\"]
             self.commands.append(ShellCommand(bare, line))
