@@ -49,7 +49,7 @@ UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 SAME_KIND |= {"tuned": "method", "lora": "method"}
-UNCOMPARED = (*UNREAD, "question", "alone", "several", "some nodes", "busy", "time.use")
+UNCOMPARED = (*UNREAD, "whole", "question", "alone", "several", "some nodes", "busy", "time.use")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -61,6 +61,7 @@ _END = r"(?![^\W_]|[%$]|_\d|[.,]\d)"
 MARK, BARE = "\ue000", "\ue001"
 _NAME_BEGIN = re.compile(r"(?:(?<![A-Za-z])|(?<=\dx)|(?<=\dX))[A-Za-z]|(?<!\d)\d")
 _NAME_END = re.compile(r"(?![a-rt-wyz\d%$]|[.,]\d)", re.I)
+_SIZED = re.compile(r"(?<=[a-z])\d+(?:\.\d+)?b(?![a-z\d])", re.I)  # the size in `Qwen7B`
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
 _SEPARATOR = re.compile(
     r"(?:[-=]+>|[\s,;:()\[\]?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+"
@@ -382,8 +383,10 @@ def _may_leave_out(text: str, piece: Piece) -> bool:
     refused = {*table["no names"].split(), *table["words"]}
     turned = [one for one in each if one in refused]
     denied = len(turned) == 1 and turned[0] in table["negations"].split() and turned[0] != each[-1]
-    alone = re.match(r"\s*(?:[,;.:!?)]|$)", text[piece.end :])
-    return bool(not turned or (denied and alone)) and all(known)
+    rest = re.split(r"[,;.:!?)]", text[piece.end :], maxsplit=1)[0].lower().split()
+    if turned and each == turned and turned[0] in table["negations"].split():
+        return bool(rest) and all(map(_is_harmless, rest))  # no good card
+    return (not turned or (denied and not rest)) and all(known)
 
 
 def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
@@ -513,7 +516,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     adapted = said.pop("lora", None) or any(key.startswith("training.lora.") for key in said)
     if bits := said.pop("weight format", None):
         base, why = _load_phrases()["formats"][bits.value]
-        if not adapted and trained & said.keys() and "tuned" not in said:
+        pretrained = trained & said.keys() and "tuned" not in said
+        if not adapted and ("whole" in said or pretrained):
             raise _ask_for("bits", bits.place, bits.value)
         if said.get("training.lora.base", bits).value not in (bits.value, base):
             raise _ask_for("bits", bits.place, bits.value)
@@ -527,6 +531,9 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
     tuned = bool(said.pop("tuned", None) or adapted or "examples" in said)
+    every = said.pop("whole", None)
+    if tuned and not (every or adapted) and {"fewest-devices", "largest-model"} & {*asked}:
+        _add_note(said, Place(TEXT), "fine-tuning of all weights; LoRA or QLoRA needs less")
     free = not {LENGTH, "length alone", "example"} & said.keys()
     usual, why = _load_phrases()["assumptions"]["tuned length"]
     if free and (few := _find_few_tokens(said)):
@@ -588,7 +595,7 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         pass
     elif not asked and trained and "deadline" in limits:
         asked.append("fewest-devices")
-    elif not asked and trained and limits and not bare:
+    elif not asked and limits and not bare and (trained or "cluster.accelerator" not in said):
         asked.append("cheapest")
     elif asked == ["memory"]:
         whole = _multiply_degrees(said)
@@ -621,7 +628,7 @@ def _choose_model(said: dict[str, Said]) -> None:
         said.pop(key, None)
         for key in ("size", "family", "model name", "active", "experts", "trait")
     )
-    given, copies = size is not None, said.pop("copies", None)
+    given, copies, gated = size is not None, said.pop("copies", None), False
     divided = said.get("parallelism.expert")
     if divided and divided.value != 1 and not family and "model" not in said:
         experts = experts or divided  # which no dense model has
@@ -634,6 +641,7 @@ def _choose_model(said: dict[str, Said]) -> None:
                 _add_note(said, named.place, f"{named.value}: not understood, and left out")
         elif family.value not in _load_phrases()["plain_families"].split():
             named = family
+        gated = family is not None and family.value in _load_phrases()["gated_families"].split()
     if size is not None and "model" in said and not said["model"].why:
         sizes = _find_sizes(said["model"].value)
         about = [_is_near(own, size.value, limit="ratio") for own in sizes[:1]]
@@ -644,7 +652,7 @@ def _choose_model(said: dict[str, Said]) -> None:
             _add_note(said, size.place, f"{size.value}: {said['model'].value} has {own}")
     elif size is not None:
         some = (experts or active) and not copies
-        shape = _choose_experts(size, active) if some else _choose_shape(size, said)
+        shape = _choose_experts(size, active) if some else _choose_shape(size, said, gated)
         like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
         shown = f"{copies.value}x{size.value}" if copies else size.value
         if copies:
@@ -729,7 +737,8 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
         why = "" if known else f"{ASSUMED}no other is built in"
         return Said(known or names[0], family.place, why)
     spelt = [one for one in names if f"-{size.value.lower()}" in f"{one}-"]
-    near = spelt or [one for one in names if _is_near(_find_sizes(one)[0], size.value)]
+    near = [one for one in names if _is_near(_find_sizes(one)[0], size.value, limit="shape")]
+    near = spelt or near
     near = [one for one in near if not experts or len({*_find_sizes(one)}) > 1]
     if not near and family.value not in _load_phrases()["other_families"].split():
         return None
@@ -767,11 +776,11 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
 
-def _choose_shape(size: Said, said: Mapping[str, Said]) -> Said:
-    """Choose the published dense model that reads the length, whose heads can be split, and whose
-    shape a size gets: with more or fewer layers where it is not near, of another width where its
-    layers are given or its vocabulary alone is larger; the size alone where all are much smaller
-    or larger."""
+def _choose_shape(size: Said, said: Mapping[str, Said], gated: bool = False) -> Said:
+    """Choose the published dense model that reads the length, whose heads can be split, whose
+    feed-forward is ``gated`` if that is wanted, and whose shape a size gets: with more or fewer
+    layers where it is not near, of another width where its layers are given or its vocabulary
+    alone is larger; the size alone where all are much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
     length, deep = (said[key].value if key in said else 0 for key in (LENGTH, "shape.layers"))
     split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
@@ -783,6 +792,7 @@ def _choose_shape(size: Said, said: Mapping[str, Said]) -> Said:
         for one, shape in shapes
         if (_load_sizes()[one][3] or length) >= length or shape.get("positions") != "learned"
         if shape["attention"]["heads"] % split == 0
+        if not gated or shape["mlp"].get("gated")
     )
     name = next(fitting, near[0])
     total = exact_text(_load_sizes()[name][1])
@@ -1292,15 +1302,31 @@ def _convert_rate(said: dict[str, Said], adapted: bool, asked: Iterable[str]) ->
     size = _count_parameters(said)
     if kind is None or count is None or (tokens and (adapted or size is None)):
         raise _ask_for("rate", rate.place, rate.value)
+    if tokens:
+        usual, why = _load_phrases()["assumptions"]["rated length"]
+        length = min(_find_longest(said) or usual, usual)
+        said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
     peaks = source.load({"extends": kind.value}, kind="accelerator").get("peaks")
     precision = said["training.precision"].value if "training.precision" in said else "bf16"
     peak = next(peaks[one] for one in (precision, "bf16", "fp16") if one in peaks)
     whole = units.parse(peak["value"], "FLOP/s") / (2 if peak["convention"] == "sparse" else 1)
-    each = Fraction(rate.value) * (10**12 if flop else 6 * (size or 0))
+    each = Fraction(rate.value) * (10**12 if flop else _count_flop(said, size or 0))
     each /= count.value if tokens and not of else 1
-    shown = f"{rate.value} {'TFLOP/s' if flop else 'tokens/s at 6 FLOP a parameter'}"
+    shown = (
+        f"{rate.value} {'TFLOP/s' if flop else 'tokens/s at 6 FLOP a parameter and its attention'}"
+    )
     why = f"{ASSUMED}{shown} of a peak of {plain_text(whole / 10**12)} TFLOP/s"
     said["time.mfu"] = rate._replace(value=f"{plain_text(round(each / whole * 100, 1))}%", why=why)
+
+
+def _count_flop(said: Mapping[str, Said], parameters: int) -> int:
+    """Count the FLOP of training on a token: 6 a parameter and 12 a layer for each of the length
+    and of the width of its attention (arXiv 2204.02311, appendix B)."""
+    model = said["model"].value
+    known = source.load({"extends": model} if isinstance(model, str) else dict(model), kind="model")
+    layers, wide = known.get("layers"), known.get("hidden")
+    length = said[LENGTH].value
+    return 6 * parameters + (12 * layers * wide * length if isinstance(layers, int) else 0)
 
 
 def _find_data_alone(said: Mapping[str, Said]) -> Said | None:
@@ -1701,7 +1727,8 @@ def _mark_names(text: str, kind: str) -> str:
             continue
         for count in range(min(longest, len(held) - i), 0, -1):
             end = held[i + count - 1][0] + 1
-            if (name := letters[i : i + count]) in names and _NAME_END.match(text, end):
+            ends = _NAME_END.match(text, end) or (kind == "family" and _SIZED.match(text, end))
+            if (name := letters[i : i + count]) in names and ends:
                 mark = BARE if name.isdigit() else MARK
                 marked, after = f"{marked[:at]}{mark * (end - at)}{marked[end:]}", end
                 break
