@@ -156,7 +156,7 @@ def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     kernels = load_profile(draft.get("training.implementation"))["time"]
     defaults = facts["defaults"]
     try:
-        own = merge_efficiency(accelerator)
+        own = _select_held(merge_efficiency(accelerator), draft.get("training.kernels"))
     except PlanError as error:
         place = draft.document.find_place(("cluster", "accelerator", "efficiency", "like"))
         raise PlanError(replace(fault, place=place) for fault in error.faults) from None
@@ -227,7 +227,8 @@ def find_efficiency(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]
     the ``efficiency`` of an accelerator; the fact that applies (the accelerator's own, else that of
     all accelerators); a factor for the run's software; and the reason for that factor."""
     wanted, accelerator = FORMATS[plan.get("training.precision")], plan.get("cluster.accelerator")
-    facts, own = load_calibration(), merge_efficiency(accelerator)
+    facts = load_calibration()
+    own = _select_held(merge_efficiency(accelerator), plan.get("training.kernels"))
     rows: list[tuple[str, Sequence[str], Fact]]
     rows = [(key, (f"{key}_{wanted}", key), facts["shared"][key]) for key in SHARED]
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
@@ -275,6 +276,13 @@ def merge_efficiency(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
         like = _load_efficiency(own["like"])
         own = {**like, **{key: fact for key, fact in own.items() if key != "like"}}
     return own
+
+
+def _select_held(own: Mapping[str, Fact], until: str | None) -> Mapping[str, Fact]:
+    """Return the efficiencies of software that existed at a date; all of them without a date."""
+    return {
+        key: fact for key, fact in own.items() if until is None or fact.get("since", "") <= until
+    }
 
 
 @cache
