@@ -297,6 +297,30 @@ def test_older_kernels_are_as_much_slower_as_they_were_measured(
     assert share("h100-sxm-80gb", precision, date)[0] == newest * slower
 
 
+@pytest.mark.parametrize(
+    ("date", "forward", "backward"),
+    [("2022-12", "0.395", "0.8"), ("2023-06", "0.395", "0.8"), ("2023-07", "0.59", "0.86")],
+)
+def test_a_figure_holds_from_the_date_that_it_states(
+    date: str, forward: str, backward: str
+) -> None:
+    """FlashAttention 2 came out in July 2023 (arXiv 2307.08691); devices that are like an A100 have
+    its figures, of which their own take the place."""
+    for device in (
+        "a100-sxm-40gb",
+        {"extends": "a100-sxm-80gb", "efficiency": {"like": "a800-sxm-80gb"}},
+    ):
+        made = loading.load(
+            {
+                "model": "llama3-8b",
+                "cluster": {"accelerator": device, "devices": 8},
+                "training": {"kernels": date},
+            }
+        )
+        found = [made.get(f"time.efficiency.{key}") for key in ("attention", "attention_backward")]
+        assert found == [Fraction(forward), Fraction(backward)]
+
+
 @pytest.mark.parametrize("name", ACCELERATORS)
 def test_no_product_was_measured_above_its_peak(name: str) -> None:
     data = facts("accelerator", name)
