@@ -369,9 +369,7 @@ def _may_leave_out(text: str, piece: Piece) -> bool:
     their values, and numbers without a unit that belong to a word (``wikitext-103``), but no word
     that turns the meaning of others: a negation, of what is understood."""
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
-    shortest = (
-        3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2
-    )  # which a number may have as its unit
+    shortest = 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2  # no unit of a number
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
@@ -849,7 +847,8 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     name, why = _load_phrases()["assumptions"]["shape"]
     name, hidden = like or name, sizes["hidden"]
     base = source.load({"extends": name}, kind="model").data
-    if not isinstance(base["layers"], int) or "moe" in base:
+    usual = isinstance(base["layers"], int) and "mlp" in base and "moe" not in base
+    if not usual or not hidden or not sizes["layers"]:
         raise _ask_for("shape", place)
     attention = {"heads": sizes.get("heads", max(1, hidden // 128))}
     attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
@@ -1055,7 +1054,7 @@ def _derive_devices(said: dict[str, Said]) -> bool:
 def _multiply_degrees(said: Mapping[str, Said]) -> int:
     """Multiply the degrees that a text gives, which is the least number of devices."""
     keys = (f"parallelism.{key}" for key in DEGREES)
-    return prod(int(said[key].value) for key in keys if key in said)
+    return prod(max(1, int(said[key].value)) for key in keys if key in said)
 
 
 def _find_few_tokens(said: Mapping[str, Said]) -> Said | None:
@@ -1272,10 +1271,10 @@ def _share_batch(said: dict[str, Said], tuned: bool) -> None:
     why, data = f"{ASSUMED}the text says the batch of a device", said.get("parallelism.data")
     if "ring" in said and not data:
         why = f"{ASSUMED}context parallelism over all devices"
-        said.setdefault(keys[2], Said(count.value // split, steps.place, why))
+        said.setdefault(keys[2], Said(count.value // max(1, split), steps.place, why))
     if not data:
         split = prod(said.setdefault(key, Said(1, steps.place, why)).value for key in keys)
-    copies = data.value if data else Fraction(count.value, split)
+    copies = data.value if data else Fraction(count.value, max(1, split))
     if copies.denominator == 1:
         whole = micro.value * steps.value * copies.numerator
         why = f"{micro.value} sequences, {steps.value} times, {copies} data parallel"
@@ -1312,9 +1311,7 @@ def _convert_rate(said: dict[str, Said], adapted: bool, asked: Iterable[str]) ->
     whole = units.parse(peak["value"], "FLOP/s") / (2 if peak["convention"] == "sparse" else 1)
     each = Fraction(rate.value) * (10**12 if flop else _count_flop(said, size or 0))
     each /= count.value if tokens and not of else 1
-    shown = (
-        f"{rate.value} {'TFLOP/s' if flop else 'tokens/s at 6 FLOP a parameter and its attention'}"
-    )
+    shown = f"{rate.value} {'TFLOP/s' if flop else 'tokens/s, attention counted,'}"
     why = f"{ASSUMED}{shown} of a peak of {plain_text(whole / 10**12)} TFLOP/s"
     said["time.mfu"] = rate._replace(value=f"{plain_text(round(each / whole * 100, 1))}%", why=why)
 
@@ -1495,14 +1492,9 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
             del said["parallelism.data"]
             said = {**{key: Said(1, data.place, "what data leaves") for key in degrees}, **said}
     parts = [said.get(f"parallelism.{key}") for key in ("expert", "tensor")]
-    count, split = said.get("cluster.devices"), _multiply_degrees(said)
-    thousands, odd = divmod(count.value, 1000) if count else (0, 1)
-    if count and count.value % split and not odd and thousands * 1024 % split == 0:
-        why = f"{ASSUMED}{thousands}k of 1,024, which the degrees divide"
-        count = said["cluster.devices"] = Said(thousands * 1024, count.place, why)
-    if count and all(parts):
+    if (count := said.get("cluster.devices")) and all(parts):
         stages = said["parallelism.pipeline"].value if "parallelism.pipeline" in said else 1
-        if count.value % (stages * prod(one.value for one in parts if one)):
+        if count.value % (max(1, stages * prod(one.value for one in parts if one))):
             why = f"{ASSUMED}the devices of a stage are too few to split each expert too"
             said.setdefault("parallelism.expert_tensor", Said(1, start, why))
     follow = {"parallelism.data", "training.gradient_accumulation"} & said.keys()
@@ -1847,6 +1839,8 @@ def _parse_slot(name: str, text: str) -> Any:
     if name == "half":
         return int(text) // 2 or None
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
+    if name == "size" and not Fraction(number):
+        return None
     if name in ("tokens", "size"):
         suffix = many.upper().replace("K", "k")
         whole = f"{number}{suffix}" if "e" not in number else str(int(Fraction(number)))
@@ -1854,11 +1848,8 @@ def _parse_slot(name: str, text: str) -> Any:
     if name == "batch":
         return Fraction(number), many
     step = 1024 if name in ("length", "binary") else 1000
-    value = (
-        (24 if name == "daily" else 1)
-        * Fraction(number)
-        * step ** (" kmbt".index(many) if many else 0)
-    )
+    value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
+    value *= 24 if name == "daily" else 1  # days as hours
     if name in ("money", "daily"):
         return plain_text(value)
     return int(value) if value.denominator == 1 else None
