@@ -8,7 +8,7 @@ value where it was written and who decided it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,11 @@ def lookup(data: Any, dotted: str) -> Any:
     return data
 
 
+def is_within(dotted: str, sections: Iterable[str]) -> bool:
+    """Decide whether a dotted key is one of some, or inside one."""
+    return any(f"{dotted}.".startswith(f"{section}.") for section in sections)
+
+
 def change_keys(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain data with other values of some dotted keys; None removes a key. Mappings that do
     not change are shared."""
@@ -77,7 +82,8 @@ class Document:
 
     A path is a tuple of keys and list indices; () is the whole document. ``name`` is that of a
     shipped document that was asked for by it, ``defaults`` what a team says of its plans, which
-    is ``left_out`` where the document lies in its reach and does not have it.
+    is ``left_out`` where the document lies in its reach and does not have it. ``changed`` has the
+    keys that were changed since it was read, with whether they were given a value.
     """
 
     node: Node
@@ -87,6 +93,7 @@ class Document:
     defaults: Defaults | None = field(default=None, compare=False, repr=False)
     left_out: bool = field(default=False, compare=False)
     held: dict[str, Any] | None = field(default=None, repr=False)
+    changed: Mapping[str, bool] = field(default_factory=dict, repr=False)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -97,15 +104,21 @@ class Document:
         """Return the value of a dotted key, None where the document gives none."""
         return lookup(self.data, dotted)
 
-    def get_stated(self, dotted: str) -> Any:
-        """Return the value of a dotted key unless it is a default of the schema; else None."""
-        stated = self.find_origin(dotted.split(".")).kind != "default"
+    def get_stated(self, dotted: str, unless: Collection[str] = ("default",)) -> Any:
+        """Return the value of a dotted key unless its origin is of one of some kinds; else None."""
+        for key, given in reversed([*self.changed.items()]):
+            if is_within(dotted, (key,)) or (given and is_within(key, (dotted,))):
+                return self.get(dotted) if given else None
+        path = dotted.split(".")
+        stated = self.has_value(path) and self.find_origin(path).kind not in unless
         return self.get(dotted) if stated else None
 
     def change_keys(self, changes: Mapping[str, Any]) -> Document:
         """Return the document with other values of some dotted keys, already checked; None removes
         a key. Its nodes and places stay those of the original."""
-        return replace(self, held=change_keys(self.data, changes))
+        given = {key: value is not None for key, value in changes.items()}
+        earlier = {key: was for key, was in self.changed.items() if key not in given}
+        return replace(self, held=change_keys(self.data, changes), changed={**earlier, **given})
 
     def _list_nodes(self, path: Sequence[str | int]) -> list[Node]:
         """List the nodes on the path to a value, the whole document first, as far as they exist."""

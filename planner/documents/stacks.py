@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from planner.base import resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import aliases
 from planner.documents.references import merge_nodes, preset_names, read_shipped
 from planner.documents.yaml_nodes import Node, Origin, from_data
@@ -30,8 +30,9 @@ KIND = "stack"
 #: Keys that name the software of a plan, or what must start it.
 SOFTWARE = ("training.stack", "training.implementation", "parallelism.for")
 ZERO = "parallelism.zero"
-#: A condition that two other keys state as well.
+#: A condition that other keys state as well.
 ACCUMULATION = "training.gradient_accumulation"
+BATCHES = ("cluster.devices", "training.global_batch", "training.micro_batch")
 #: In the place of values: any.
 GIVEN = "given"
 #: Behind every month of a release; behind the end of every limit.
@@ -87,20 +88,71 @@ def merge_stack(root: Node) -> Node:
     if at and month < (first := load_stack(stack)["releases"][0]["since"]):
         wrong = f"{stack} begins in {first}"
         raise PlanError(Fault(wrong, asked.place, f"{stack}@{first} or later"))
-    own, entries = _get_entries(root), dict[str, Node]()
-    for release in _iter_releases(stack, month or NEWEST):
-        if _holds(replace(root, value=merge_nodes(entries, own)), release):
-            entries = merge_nodes(entries, _get_entries(_find_node(release, "plan")))
+    own = _get_entries(root)
+    entries = _merge_releases(stack + at + month, partial(_find_value, root)).value
+    assert isinstance(entries, dict)
     full = replace(asked, value=stack + at + month)  # where an alias was typed
     training = replace(own["training"], value={**_get_entries(own["training"]), "stack": full})
     return replace(root, value=merge_nodes(entries, {**own, "training": training}))
 
 
-def list_conditions(text: str) -> list[set[str]]:
+def _merge_releases(text: str, get: Callable[[str], Any]) -> Node:
+    """Merge what the releases of a stack set for a plan, the later over the earlier.
+
+    Args:
+        text: the stack, its name written out.
+        get: returns what the plan states at a dotted key, None where it states nothing.
+    """
+    root = Node({}, Place(text), Origin(KIND, text))
+
+    def find(key: str) -> Any:
+        """Return what the plan states, what a release sets, or what follows from other keys."""
+        value = get(key)
+        value = _find_value(root, key) if value is None else value
+        return _derive_accumulation(find) if value is None and key == ACCUMULATION else value
+
+    for release in _iter_releases(text):
+        where = _find_node(release, "where")
+        if where is None or _matches(where.plain(), find):
+            entries = merge_nodes(_get_entries(root), _get_entries(_find_node(release, "plan")))
+            root = replace(root, value=entries)
+    return root
+
+
+@cache
+def list_conditions(text: str) -> Sequence[frozenset[str]]:
     """List the keys that decide what a stack sets: of each release those of its conditions."""
-    name, _, month = text.partition("@")
-    releases = _iter_releases(name, month or NEWEST)
-    return [set(_get_entries(_find_node(release, "where"))) for release in releases]
+    found = (frozenset(_get_entries(_find_node(one, "where"))) for one in _iter_releases(text))
+    return [keys | set(BATCHES if ACCUMULATION in keys else ()) for keys in found]
+
+
+def yield_settings(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
+    """Yield every key that some release of a stack sets, with its value for a plan as written; None
+    where the stack leaves it alone.
+
+    Args:
+        text: the stack, as ``training.stack`` has it.
+        get: returns what the plan itself states at a dotted key, None where it states nothing.
+    """
+    root = _merge_releases(text, get)
+    for key in list_settable(text):
+        node = _find_node(root, key)
+        yield key, node and node.plain()
+
+
+@cache
+def list_settable(text: str) -> Sequence[str]:
+    """List the keys that releases of a stack set to values."""
+    plans = (_find_node(release, "plan") for release in _iter_releases(text))
+    said = (pair for plan in plans if plan for pair in plan.walk())
+    return sorted(
+        {
+            ".".join(map(str, path))
+            for path, node in said
+            if all(isinstance(step, str) for step in path)
+            and path and node.value is not None and not isinstance(node.value, dict)
+        }
+    )  # fmt: skip
 
 
 def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
@@ -179,27 +231,16 @@ def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str
             yield key, wrong, ", ".join(str(value) for value in values)
 
 
-def _iter_releases(name: str, month: str) -> Iterator[Node]:
-    """Yield the releases of a stack up to a month, after those of the stack that it extends."""
+def _iter_releases(text: str) -> Iterator[Node]:
+    """Yield the releases of a stack, up to its month, after those of the stack that it extends."""
+    name, _, month = text.partition("@")
     path = resources.folder("presets") / "stacks" / f"{name}.yaml"
     root = read_shipped(path, Origin(KIND, f"stack {name}"))
     if base := _find_node(root, "extends"):
-        yield from _iter_releases(str(base.value), month)
+        yield from _iter_releases(f"{base.value}@{month or NEWEST}")
     for _, release in _get_entries(root)["releases"].iter_children():
-        if str(_get_entries(release)["since"].value) <= month:
+        if str(_get_entries(release)["since"].value) <= (month or NEWEST):
             yield release
-
-
-def _holds(root: Node, release: Node) -> bool:
-    """Return whether a plan states what a release is for."""
-    where = _find_node(release, "where")
-
-    def get(key: str) -> Any:
-        """Return what the plan states at a key, or what follows from other keys."""
-        value = _find_value(root, key)
-        return _derive_accumulation(root) if value is None and key == ACCUMULATION else value
-
-    return where is None or _matches(where.plain(), get)
 
 
 def _matches(where: Mapping[str, Any], get: Callable[[str], Any]) -> bool:
@@ -208,10 +249,9 @@ def _matches(where: Mapping[str, Any], get: Callable[[str], Any]) -> bool:
     return all(v is not None and (w == GIVEN or v in w) for v, w in rows)
 
 
-def _derive_accumulation(root: Node) -> int | None:
+def _derive_accumulation(get: Callable[[str], Any]) -> int | None:
     """Return the micro-batches of a step on one device; None where a batch is not stated."""
-    names = ("cluster.devices", "training.global_batch", "training.micro_batch")
-    devices, whole, each = (_find_value(root, name) for name in names)
+    devices, whole, each = map(get, BATCHES)
     sized = isinstance(whole, int) and isinstance(each, int) and each > 0
     return whole // each if devices == 1 and sized else None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from planner.base import units
@@ -555,7 +555,37 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
         PlanError: where the changed document is no valid plan.
     """
     values = {key: check_value(key, value) for key, value in changes.items()}
-    return build_plan(plan.document.change_keys(values))
+    return build_plan(change_document(plan.document, values))
+
+
+def change_document(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
+    """Change some dotted keys of a plan's document, and what its stack then sets otherwise.
+
+    Args:
+        document: of a plan; it is not changed.
+        changes: values that were checked, None for what removes a key.
+    """
+    changed = document.change_keys(changes)
+    stack = changed.get("training.stack")
+    if stack is None or not any(
+        source.is_within(key, changes) or source.is_within(other, (key,))
+        for keys in stacks.list_conditions(stack)
+        for key in keys
+        for other in changes
+    ):
+        return changed
+    follows = {}
+    own = partial(changed.get_stated, unless=("default", stacks.KIND))
+    for key, value in stacks.yield_settings(stack, own):
+        if own(key) is not None or (value is None and changed.get(key) is None):
+            continue
+        if isinstance(value, str) and "unit" in about(key):
+            value = units.parse(value, about(key)["unit"])
+        value = about(key).get("default") if value is None else value
+        if value != changed.get(key):
+            follows[key] = value
+    held = source.change_keys(changed.data, follows)
+    return replace(changed, held=held) if follows else changed
 
 
 def use_utilisation(share: Any) -> dict[str, Any]:

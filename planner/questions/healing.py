@@ -68,7 +68,7 @@ class _Healing:
         """Return the faults of the document with some changes; None stands for a key's default."""
         values = {k: plan.about(k).get("default") if v is None else v for k, v in changes.items()}
         try:
-            plan.build_plan(self.document.change_keys(values))
+            plan.build_plan(plan.change_document(self.document, values))
         except PlanError as error:
             return error.faults
         return ()

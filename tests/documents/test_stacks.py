@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from planner import PlanError
 from planner.documents import stacks
-from planner.documents.source import preset_names
+from planner.documents.source import change_keys, preset_names
 from planner.plans.document import Plan
 from planner.questions import loading
+from planner.questions.search.engine import search
+from planner.results.result import evaluate_plan
 
 PAGED, STEP = "training.optimizer_paged", "training.optimizer_step"
 SINGLE = {"cluster.devices": 1, "training.optimizer": "adam-8bit", "training.global_batch": 1}
@@ -57,6 +60,23 @@ def test_a_precision_that_is_left_out_is_the_one_that_it_becomes(name: str) -> N
 @pytest.mark.parametrize("name", preset_names("stack"))
 def test_a_layout_is_found_for_each_stack(name: str) -> None:
     assert _load(name, parallelism="auto").searched is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adapters", [{}, {"rank": 16, "base": "nf4"}], ids=["full", "QLoRA"])
+@pytest.mark.parametrize("stack", ["transformers-trainer", "deepspeed", "pytorch-fsdp2", "trl"])
+def test_layouts_that_are_found_are_the_plans_that_say_them(stack: str, adapters: Any) -> None:
+    """What the stack sets follows a layout: DeepSpeed's bytes under ZeRO-2, FSDP's under ZeRO-3."""
+    training: Any = {"sequence_length": 2048, "global_batch": 16, "stack": stack}
+    training |= {"lora": adapters} if adapters else {}
+    cluster = {"accelerator": "a100-sxm-40gb", "devices": 8}
+    base: Any = {"model": "llama3.1-8b", "cluster": cluster, "training": training}
+    base["parallelism"] = {"zero": 3}
+    for layout in search(loading.load(base), top=6).best:
+        said = {k: v for k, v in layout.changes.items() if v is not None}
+        alone = evaluate_plan(loading.load(change_keys(base, said)))
+        for name in ("memory.process", "time.step_seconds"):
+            assert float(alone[name].value) == pytest.approx(float(layout.values[name]))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def add_best_layout(document: Document) -> Plan:
     picked = (*KEYS, KERNELS, *kept["vary"])
     chosen = {k: v for k, v in layout.changes.items() if k in picked}
     # Other keys of the document (an assumed utilisation, a loss) stay as they are.
-    found = plan.build_plan(drop_auto_keys(document).change_keys(chosen))
+    found = plan.build_plan(plan.change_document(drop_auto_keys(document), chosen))
     given = {k for k in chosen if _is_given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)

@@ -23,12 +23,13 @@ from planner.base.notebook import Shown
 from planner.base.numbers import exact_text
 from planner.base.progress import report_progress
 from planner.connect import exports
+from planner.documents.stacks import ZERO, list_conditions, list_settable
 from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
-from planner.plans.layout import FOLLOWS, KERNELS, KEYS
-from planner.plans.plan import is_own_choice, variant
+from planner.plans.layout import FOLLOWS, KERNELS, KEYS, ROW, UNDIVIDED
+from planner.plans.plan import change_document, is_own_choice, reset_derived, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
 from planner.questions.constraints import (
@@ -51,7 +52,7 @@ from planner.results.verdict import FITS, SURE
 HEADROOM = "memory.headroom"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
-BATCHES = "training.gradient_accumulation"
+BATCHES, WHOLE_BATCH = "training.gradient_accumulation", "training.global_batch"
 #: Quantities whose limits are limits on memory.
 OF_MEMORY = frozenset({FITS, SURE, HEADROOM, MEMORY})
 #: If one answer is needed soon, a larger space is narrowed, step by step.
@@ -362,14 +363,16 @@ class Walk:
             varied = dict(zip(outer, combination, strict=True))
             with collect_faults(faults):
                 changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
-                space = Space(changed, inner, full, self.launcher, varied)
-                if space.size:
-                    found.append(space)
-                else:
-                    none = "no schedule runs the micro-batches"
-                    if self.launcher is not None:
-                        none = f"{self.launcher} can start none, or {none}"
-                    faults.append(Fault(f"no layout is valid: {none}"))
+                for alike, options in split_stages(changed, inner):
+                    with collect_faults(faults):
+                        space = Space(alike, options, full, self.launcher, varied)
+                        if space.size:
+                            found.append(space)
+                        else:
+                            none = "no schedule runs the micro-batches"
+                            if self.launcher is not None:
+                                none = f"{self.launcher} can start none, or {none}"
+                            faults.append(Fault(f"no layout is valid: {none}"))
         if not found:
             raise PlanError(faults)
         return found
@@ -396,6 +399,31 @@ class Walk:
             self._batches[rows.space] = Batch(rows.space, self.absent)
         for part, values in self._batches[rows.space].evaluate_rows(rows, *groups):
             yield rows.take(part, values)
+
+
+def split_stages(
+    plan: Plan, options: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[Plan, Mapping[str, Sequence[Any]]]]:
+    """Yield a plan with the ZeRO stages under which its stack sets the same, and the values of the
+    keys of a layout with these stages; a plan without such a stack as it is.
+
+    Args:
+        plan: the plan.
+        options: for keys of a layout, the values that they may have.
+    """
+    stack = plan.get("training.stack")
+    if stack is None or not any(ZERO in keys for keys in list_conditions(stack)):
+        yield plan, options
+        return
+    told: dict[tuple[Any, ...], list[int]] = {}
+    for stage in options.get(ZERO, ROW[ZERO].values):
+        document = change_document(plan.document, {ZERO: stage})
+        told.setdefault(tuple(map(str, map(document.get, list_settable(stack)))), []).append(stage)
+    own = tuple(map(str, map(plan.document.get, list_settable(stack))))
+    start = {**reset_derived(plan), **UNDIVIDED, WHOLE_BATCH: plan.get(WHOLE_BATCH)}
+    for settings, stages in told.items():
+        alike = plan if settings == own else variant(plan, {**start, ZERO: stages[0]})
+        yield alike, {**options, ZERO: tuple(stages)}
 
 
 def search(

@@ -109,8 +109,8 @@ class Space:
         batch = plan.get("training.global_batch")
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
-        first = {key: min(values) for key, values in runs.items() if key == "parallelism.zero"}
-        self.start = {**self.base, **layout.UNDIVIDED, **first}  # a stack may run no ZeRO-0
+        first = {stacks.ZERO: min(self.options.get(stacks.ZERO, (0,)))}  # what a stack sets by it
+        self.start = {**self.base, **layout.UNDIVIDED, **first}
         #: The ZeRO stages that layouts report, and the recomputation modes.
         self.stages, self.recompute = (
             self.options.get(key, ROW[key].values) for key in layout.AXES

@@ -24,7 +24,7 @@ from planner.engine import instance
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
-from planner.plans.plan import begin_plan
+from planner.plans.plan import begin_plan, change_document
 from planner.questions import loading
 from planner.questions.batch import KIND, LANE, Batch
 from planner.questions.batch_graph import (
@@ -176,7 +176,7 @@ class _Plans:
                 for axis in self.study.dimensions[number]:
                     values = [axis.choices[place].changes[axis.name] for place in places[number]]
                     changes[axis.name] = run.make_lanes(values)
-            document = document.change_keys(sort_changes(changes))
+            document = change_document(document, sort_changes(changes))
             several = instance.build(loading.complete_document(document))
             plan = self.study.build_plan(int(self.points[row]))
             case = instance.build(plan)

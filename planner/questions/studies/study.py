@@ -135,7 +135,7 @@ class StudySpec:
             if dimension not in without:
                 changes |= merge_changes(axes, places[dimension])
         base = self.bases[places[0] if self.several else 0]
-        return base.change_keys(sort_changes(changes))
+        return plan.change_document(base, sort_changes(changes))
 
     @cached_property
     def searches(self) -> bool:
@@ -472,9 +472,9 @@ class _StudyReader:
         together are reported, as each is read by itself."""
         named = {found.get("training.stack") for found in documents} - {None}
         conditions = [keys for stack in sorted(named) for keys in stacks.list_conditions(stack)]
-        self.conditions = set().union(*conditions)
+        self.conditions = {key for keys in conditions for key in keys}
         for keys in conditions:
-            both = [axis.name for axis in axes if any(_is_within(key, axis.keys) for key in keys)]
+            both = [one.name for one in axes if any(source.is_within(k, one.keys) for k in keys)]
             if len(both) > 1:
                 what = f"axes.{both[0]} and axes.{both[1]} decide together what the stack sets"
                 place = self.document.find_key_place(("axes", both[1]))
@@ -495,7 +495,7 @@ class _StudyReader:
         made = self.each(complete, axis.choices)
         plans = [found for _, found in made]
         keys = {_find_section(key, plans) for key in axis.keys}
-        keys |= {key for key in _list_decided(plans) if not _is_within(key, self.keys)}
+        keys |= {key for key in _list_decided(plans) if not source.is_within(key, self.keys)}
 
         def read(index: int, choice: Choice, found: Document) -> Choice:
             """Label one value, with what all keys of the axis are in its plan."""
@@ -536,11 +536,6 @@ def _find_section(key: str, documents: Sequence[Document]) -> str:
     *around, _ = itertools.accumulate(key.split("."), "{}.{}".format)
     lacking = (one for one in around if any(found.get(one) is None for found in documents))
     return next(lacking, key)
-
-
-def _is_within(key: str, sections: Collection[str]) -> bool:
-    """Decide whether a dotted key is one of some, or inside one."""
-    return any(f"{key}.".startswith(f"{section}.") for section in sections)
 
 
 def _list_decided(documents: Sequence[Document]) -> set[str]:
