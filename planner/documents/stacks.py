@@ -32,7 +32,7 @@ SOFTWARE = ("training.stack", "training.implementation", "parallelism.for")
 ZERO = "parallelism.zero"
 #: A condition that other keys state as well.
 ACCUMULATION = "training.gradient_accumulation"
-BATCHES = ("cluster.devices", "training.global_batch", "training.micro_batch")
+STATES_ACCUMULATION = ("cluster.devices", "training.global_batch", "training.micro_batch")
 #: In the place of values: any.
 GIVEN = "given"
 #: Behind every month of a release; behind the end of every limit.
@@ -123,7 +123,7 @@ def _merge_releases(text: str, get: Callable[[str], Any]) -> Node:
 def list_conditions(text: str) -> Sequence[frozenset[str]]:
     """List the keys that decide what a stack sets: of each release those of its conditions."""
     found = (frozenset(_get_entries(_find_node(one, "where"))) for one in _iter_releases(text))
-    return [keys | set(BATCHES if ACCUMULATION in keys else ()) for keys in found]
+    return [keys | set(STATES_ACCUMULATION if ACCUMULATION in keys else ()) for keys in found]
 
 
 def yield_settings(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
@@ -251,7 +251,7 @@ def _matches(where: Mapping[str, Any], get: Callable[[str], Any]) -> bool:
 
 def _derive_accumulation(get: Callable[[str], Any]) -> int | None:
     """Return the micro-batches of a step on one device; None where a batch is not stated."""
-    devices, whole, each = map(get, BATCHES)
+    devices, whole, each = map(get, STATES_ACCUMULATION)
     sized = isinstance(whole, int) and isinstance(each, int) and each > 0
     return whole // each if devices == 1 and sized else None
 
