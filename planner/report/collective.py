@@ -113,7 +113,7 @@ def evaluate_collective(
     plan = (
         whole if group == all_ else _make_group_plan(cluster, {"cluster.devices": group}, changes)
     )
-    result, point = expected.evaluate_collective(plan, operation, bytes_)
+    result, point = expected.evaluate_group_collective(plan, operation, bytes_)
     answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
     if answers["time"].absent is not None:
         raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))

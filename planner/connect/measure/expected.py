@@ -175,7 +175,7 @@ def make_tiny(job: Launches) -> Plan:
     return make_plan(build_device(ENDLESS, ENDLESS), layers)
 
 
-def evaluate_collective(made: Plan, operation: str, size: Number) -> tuple[Result, Point]:
+def evaluate_group_collective(made: Plan, operation: str, size: Number) -> tuple[Result, Point]:
     """Evaluate one collective over the data-parallel group of a plan.
 
     Args:
@@ -202,5 +202,5 @@ def predict_comm(job: Collective, bandwidth: Number, latency: Number) -> float:
     link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
     accelerator = build_device(ENDLESS, ENDLESS, {"link": link})
     whole = {"parallelism.data": job.processes, "time.efficiency": {"link": 1, "all_to_all": 1}}
-    result, point = evaluate_collective(make_plan(accelerator, whole), job.kind, job.size)
+    result, point = evaluate_group_collective(make_plan(accelerator, whole), job.kind, job.size)
     return float(result.get_quantity("network.collective.seconds", point).number)
