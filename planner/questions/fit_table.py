@@ -5,9 +5,9 @@ Every cell is a plan of the study presets/studies/fit_table.yaml whose layout is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from planner.base import files, resources
 from planner.base.errors import Fault, PlanError
 from planner.documents import schema_files
 from planner.documents.source import change_keys
+from planner.documents.yaml_nodes import parse_yaml
 from planner.plans.document import Plan
 from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.engines import choose_engine
@@ -130,14 +131,15 @@ def evaluate_fit_table(
         raise PlanError(Fault(f"--devices {devices}", None, f"1 to {MOST_DEVICES}, of one node"))
     if examples < 1:
         raise PlanError(Fault(f"--examples {examples}", None, "at least 1"))
-    document = json.loads(json.dumps(resources.load_preset(FIT_STUDY)))
+    document = deepcopy(resources.load_preset(FIT_STUDY))
     base, axes = document["base"], document["axes"]
     base["cluster"] = {"accelerator": device, "devices": devices, "devices_per_node": devices}
     axes["model"] = [*models] or axes["model"]
     axes[TOKENS_LONG] = [*lengths] or axes[TOKENS_LONG]
     study = read_study(document, [f"base.{change}" for change in changes])
     pairs = (change.partition("=") for change in changes)
-    given = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
+    read = ((key.strip(), parse_yaml(value, "--set")) for key, _, value in pairs)
+    given = {key: node and node.plain() for key, node in read}
     for key in given.keys() & collect_keys(study.axes):
         raise PlanError(Fault(f"--set {key}: the methods and lengths set it"))
     peaks = study.bases[0].get("cluster.accelerator.peaks")
@@ -163,7 +165,7 @@ def _iter_study_rows(study: StudySpec) -> Iterator[dict[str, Any]]:
     job = Job(study, "jsonl")
     with closing(choose_engine(None, None)(job, range(len(job.pieces)))) as made:
         for piece in made:
-            yield from map(json.loads, piece.data.splitlines())
+            yield from map(files.parse_json, piece.data.splitlines())
 
 
 def write_cell_plans(table: FitTable, folder: str) -> list[str]:
@@ -173,12 +175,13 @@ def write_cell_plans(table: FitTable, folder: str) -> list[str]:
         table: the table.
         folder: made if it does not exist; files of the same names are replaced.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
     written = []
     for cell in table.cells:
         if cell.state in ("fits", "tight"):
             name = f"{Path(cell.model).name.removesuffix('.yaml')}-{cell.method}-{cell.length}"
             file = str(Path(folder) / f"{name.lower()}.yaml")
+            with files.convert_errors(file):
+                files.resolve_target(file).parent.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump({"name": name, **cell.document}, sort_keys=False)
             files.write_text(file, f"{schema_files.make_schema_line('plan', file)}\n{text}")
             written.append(file)

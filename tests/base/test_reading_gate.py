@@ -91,6 +91,7 @@ def lines(file: Path) -> list[list[str]]:
         ["check", str(file.parent / "none.md"), "--plans", str(file)],
         ["diff", str(file), plan],
         ["collective", "all-reduce", "--bytes", "1GiB", "--on", str(file)],
+        ["fit-table", "--device", str(file)],
     ]
 
 
