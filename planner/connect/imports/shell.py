@@ -20,16 +20,17 @@ from planner.base.errors import Fault, Place, PlanError
 
 SCRIPT_LENGTH = 200_000  # characters of a script, and of all that its variables hold
 MOST_COMMANDS = 20_000  # commands that are followed
+MOST_COPIED = 20_000_000  # characters that variables are expanded to, altogether
 #: Around the name of what is not known.
 UNKNOWN_SIGN = "\0"
 MARKED = re.compile(rf"{UNKNOWN_SIGN}([^{UNKNOWN_SIGN}]*){UNKNOWN_SIGN}")
-SCRIPT = re.compile(r"^#!|^\s*(?:export\s+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]", re.MULTILINE)
+SCRIPT = re.compile(r"^#!|^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]", re.MULTILINE)
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
 BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
-HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?")
-REDIRECT = re.compile(r"[0-9&]?>{1,2}&?\s*|<(?!\()\s*")
+HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
+REDIRECT = re.compile(r"[0-9&]?>{1,2}&?[ \t]*|<(?!\()[ \t]*")
 OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
 SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -109,7 +110,7 @@ def _split_tokens(text: str, place: Place) -> Iterator[Token]:
             at += len(sign)
             line += sign == "\n"
             while sign == "\n" and ends:
-                last = re.compile(rf"^\s*{ends.pop(0)}\s*$", re.MULTILINE).search(text, at)
+                last = re.compile(rf"^[ \t]*{ends.pop(0)}[ \t]*$", re.MULTILINE).search(text, at)
                 stop = last.end() if last else len(text)
                 line += text.count("\n", at, stop)
                 at = stop
@@ -181,6 +182,7 @@ class _ShellReader:
         self.values: dict[str, list[str]] = {name: [value] for name, value in given.items()}
         self.given = frozenset(given)
         self.functions: dict[str, int] = {}
+        self.copied = 0
         self.commands: list[ShellCommand] = []
 
     def peek(self) -> str:
@@ -457,6 +459,9 @@ class _ShellReader:
             other: the word that stands in, as it is written.
         """
         held = self.values.get(name)
+        self.copied += sum(map(len, held or ()))
+        if self.copied > MOST_COPIED:
+            raise PlanError(Fault("variables of the script grow too large", self.place))
         if held is not None and index.strip("[]").isdigit():
             held = held[int(index[1:-1]) : int(index[1:-1]) + 1] or [""]
         is_set = held is not None and (":" not in sign or any(held))
