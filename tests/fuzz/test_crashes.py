@@ -215,7 +215,12 @@ def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) 
             {
                 "model": model,
                 "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-                "training": {"tokens": "2B", "sequence_length": 4096, "global_batch": 64},
+                "training": {
+                    "tokens": "2B",
+                    "sequence_length": 4096,
+                    "global_batch": 64,
+                    "implementation": "pytorch",
+                },
                 "parallelism": "auto",
             }
         )
