@@ -18,7 +18,7 @@ import yaml
 from planner.base import files, resources
 from planner.base.errors import Fault, PlanError
 from planner.documents import schema_files
-from planner.documents.source import change_keys
+from planner.documents.source import change_keys, is_within
 from planner.documents.yaml_nodes import parse_yaml
 from planner.plans.document import Plan
 from planner.questions.studies.axes import collect_keys
@@ -140,7 +140,7 @@ def evaluate_fit_table(
     pairs = (change.partition("=") for change in changes)
     read = ((key.strip(), parse_yaml(value, "--set")) for key, _, value in pairs)
     given = {key: node and node.plain() for key, node in read}
-    for key in given.keys() & collect_keys(study.axes):
+    for key in [k for k in given if any(is_within(one, (k,)) for one in collect_keys(study.axes))]:
         raise PlanError(Fault(f"--set {key}: the methods and lengths set it"))
     peaks = study.bases[0].get("cluster.accelerator.peaks")
     if "bf16" not in peaks and "training.precision" not in given:

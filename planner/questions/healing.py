@@ -167,7 +167,9 @@ def build_near_plan(document: Document, held: Collection[str] = ()) -> Plan:
         return plan.build_plan(document)
     except PlanError:
         followed = heal(document, held, LAYOUT)
-    healed = plan.build_plan(document.change_keys({one.key: one.after for one in followed}))
+    healed = plan.build_plan(
+        plan.change_document(document, {one.key: one.after for one in followed})
+    )
     return replace(healed, invalid=followed[0].why)
 
 

@@ -19,7 +19,13 @@ from planner.base.errors import PlanError
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS
-from planner.plans.plan import check_value, is_own_choice, use_utilisation, variant
+from planner.plans.plan import (
+    change_document,
+    check_value,
+    is_own_choice,
+    use_utilisation,
+    variant,
+)
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain, divisors
 from planner.questions.healing import build_near_plan
@@ -222,7 +228,7 @@ def find_valid_plan(plan: Plan, changes: Changes) -> Plan:
         PlanError: none was found; with the faults of the plan's own layout.
     """
     values = {key: check_value(key, value) for key, value in changes.items()}
-    return build_near_plan(plan.document.change_keys(values), changes)
+    return build_near_plan(change_document(plan.document, values), changes)
 
 
 def solve_free(

@@ -468,9 +468,10 @@ class _StudyReader:
             raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
 
     def _check_conditions(self, axes: Sequence[StudyAxis], documents: Sequence[Document]) -> None:
-        """Collect the keys that decide what the stacks of the plans set; two axes that do so
-        together are reported, as each is read by itself."""
+        """Collect the keys that decide what the stacks of the plans set, and the keys that are set;
+        two axes that decide together are reported, as each is read by itself."""
         named = {found.get("training.stack") for found in documents} - {None}
+        self.settable = {key for stack in named for key in stacks.list_settable(stack)}
         conditions = [keys for stack in sorted(named) for keys in stacks.list_conditions(stack)]
         self.conditions = {key for keys in conditions for key in keys}
         for keys in conditions:
@@ -495,7 +496,9 @@ class _StudyReader:
         made = self.each(complete, axis.choices)
         plans = [found for _, found in made]
         keys = {_find_section(key, plans) for key in axis.keys}
-        keys |= {key for key in _list_decided(plans) if not source.is_within(key, self.keys)}
+        for key in self.settable:
+            differs = any(found.get(key) != plans[0].get(key) for found in plans)
+            keys |= {key} if differs and not source.is_within(key, self.keys) else set()
 
         def read(index: int, choice: Choice, found: Document) -> Choice:
             """Label one value, with what all keys of the axis are in its plan."""
@@ -536,17 +539,6 @@ def _find_section(key: str, documents: Sequence[Document]) -> str:
     *around, _ = itertools.accumulate(key.split("."), "{}.{}".format)
     lacking = (one for one in around if any(found.get(one) is None for found in documents))
     return next(lacking, key)
-
-
-def _list_decided(documents: Sequence[Document]) -> set[str]:
-    """List the keys to which a stack gives different values in some documents."""
-    decided = {
-        ".".join(map(str, itertools.takewhile(lambda step: not isinstance(step, int), path)))
-        for found in documents
-        for path, node in found.walk_values()
-        if node.origin.kind == stacks.KIND
-    }
-    return {k for k in decided if any(one.get(k) != documents[0].get(k) for one in documents)}
 
 
 def _has_numbers(axis: StudyAxis) -> bool:
