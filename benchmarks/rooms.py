@@ -25,10 +25,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 ROOT = CHECKOUT / "planner"
 #: Lines of planner/ that are no docstrings (48,534 when they were first counted apart), and of the
 #: files of folders beside it, by pattern. What is asked for: 39,100; 35,000, 2,900 and 6,500.
-#: 1,200 of them are for the bytes of stacks, 800 for their seconds, 900 for what experts practise
-#: and 700 for reading foreign files whole.
+#: 1,200 of them are for the bytes of stacks, 800 for their seconds, 900 for what experts practise,
+#: 700 for reading foreign files whole, 900 for fine-tuning and 2,800 for reinforcement learning.
 CEILINGS = {
-    "planner": 52_140,
+    "planner": 55_840,
     "tests/**/*.py": 41_650,
     "templates/**/*": 3_150,
     "fuzz/*.py benchmarks/*.py": 9_310,
