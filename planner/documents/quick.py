@@ -529,7 +529,9 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
     tuned = bool(said.pop("tuned", None) or adapted or "examples" in said)
-    every = said.pop("whole", None)
+    every, other = said.pop("whole", None), said.pop("other objective", None)
+    if tuned and not adapted and not other:
+        _add_assumptions(said, "training.objective")
     if tuned and not (every or adapted) and {"fewest-devices", "largest-model"} & {*asked}:
         _add_note(said, Place(TEXT), "fine-tuning of all weights; LoRA or QLoRA needs less")
     free = not {LENGTH, "length alone", "example"} & said.keys()
