@@ -1,4 +1,4 @@
-.PHONY: test lint ci nightly bench fuzz mutants examples pages site pictures accuracy
+.PHONY: test lint ci nightly bench fuzz mutants examples pages cards site pictures accuracy
 
 test:
 	python -m pytest -n auto
@@ -39,14 +39,24 @@ bench:
 
 # After a change that moves numbers or wording: the committed reports, and what is made of docs/.
 examples: pages
-	for plan in presets/*.yaml; do \
-		python plan.py $$plan -o examples/$$(basename $$plan .yaml).md >/dev/null || exit; done
+	for plan in presets/*.yaml presets/fine_tuning/*.yaml; do report=$${plan#presets/}; \
+		python plan.py $$plan -o examples/$${report%.yaml}.md >/dev/null || exit; done
 	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
 		-o examples/llama70b_h100x1024.json >/dev/null
 
 # Formulas by chapter, a page for each command, and what a terminal shows in the README.
 pages:
 	python -m benchmarks.pages
+
+# What twenty cards can train, for docs/cards.md. Some minutes.
+CARDS = rtx-3060 rtx-3080 rtx-3090 rtx-4060-ti-16gb rtx-4070-ti-super rtx-4080 rtx-4090 \
+	rtx-5070-ti rtx-5080 rtx-5090 rtx-a6000 rtx-6000-ada rtx-pro-6000 t4 l4 a10g l40s \
+	a100-sxm-80gb h100-sxm-80gb gb10
+cards:
+	sed -n '1,/^<!-- cards -->/p' docs/cards.md >docs/cards.md.new
+	for card in $(CARDS); do printf '\n## %s\n\n' $$card; \
+		python plan.py fit-table --device $$card --format md || exit; done >>docs/cards.md.new
+	mv docs/cards.md.new docs/cards.md
 
 # The documentation in build/site, and at page/ below it the planner in the browser.
 site:

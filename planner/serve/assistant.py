@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from mcp import types
+from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
@@ -24,6 +25,28 @@ ABOUT = (
 )
 #: Seconds that a tool may take, and how many may wait for the one process.
 SECONDS, WAITING = 120, 16
+#: No tool changes anything outside its own empty folder, or asks a network.
+HARMLESS = {"readOnlyHint": True, "openWorldHint": False}
+#: The schema of what `evaluate` says beside its text.
+BRIEFLY = {
+    "type": "object",
+    "required": ["verdict", "quantities"],
+    "properties": {
+        "verdict": {"type": "object"},
+        "quantities": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["value", "unit", "title"],
+                "properties": {
+                    "unit": {"type": "string"},
+                    "title": {"type": "string"},
+                    "interval": {"type": ["array", "null"], "items": {"type": "number"}},
+                },
+            },
+        },
+    },
+}
 
 
 def run_assistant(programs: Programs) -> None:
@@ -37,18 +60,32 @@ async def _serve_tools(programs: Programs) -> None:
 
         async def list_tools(*_: Any) -> types.ListToolsResult:
             """Return all tools with the schemas of their arguments."""
-            tools = [
-                {"name": name, "description": tool.help, "inputSchema": tool.build_schema()}
-                for name, tool in programs.tools.items()
-            ]
-            return types.ListToolsResult.model_validate({"tools": tools})
+            return types.ListToolsResult.model_validate({"tools": _list_tools(programs)})
 
         async def call_tool(_: Any, asked: Any) -> types.CallToolResult:
             """Return what a command prints; a fault is text with a mark, so that the assistant can
             correct it."""
-            good, text = await _call_tool(programs, workers, asked.name, asked.arguments or {})
-            content = [{"type": "text", "text": text}]
-            return types.CallToolResult.model_validate({"content": content, "isError": not good})
+            good, told = await _ask_worker(
+                workers, programs.tell_assistant, asked.name, asked.arguments or {}
+            )
+            answer = {
+                "content": [{"type": "text", "text": told["text"]}],
+                "structuredContent": told.get("data"),
+                "isError": not good,
+            }
+            return types.CallToolResult.model_validate(answer)
+
+        async def list_resources(*_: Any) -> types.ListResourcesResult:
+            """Return the addresses of schemas, lists and reports."""
+            return types.ListResourcesResult.model_validate({"resources": programs.list_texts()})
+
+        async def read_resource(_: Any, asked: Any) -> types.ReadResourceResult:
+            """Return a schema, a list or a report, whole."""
+            address = str(asked.uri)
+            good, told = await _ask_worker(workers, programs.read_text, address, {})
+            if not good:
+                raise MCPError(types.INVALID_PARAMS, told["text"])
+            return types.ReadResourceResult.model_validate({"contents": [{"uri": address, **told}]})
 
         server: Server[Any] = Server(
             "trainplan",
@@ -56,22 +93,37 @@ async def _serve_tools(programs: Programs) -> None:
             instructions=ABOUT,
             on_list_tools=list_tools,
             on_call_tool=call_tool,
+            on_list_resources=list_resources,
+            on_read_resource=read_resource,
         )
         async with stdio_server() as (asked, answers):
             await server.run(asked, answers, server.create_initialization_options())
 
 
-async def _call_tool(
-    programs: Programs, workers: Workers, name: str, given: dict[str, Any]
-) -> tuple[bool, str]:
-    """Call a tool; return whether it succeeded, and its text."""
-    if name not in programs.tools:
-        return False, f"no tool '{name}'; there are {', '.join(programs.tools)}"
+def _list_tools(programs: Programs) -> list[dict[str, Any]]:
+    """List the tools, each with its purpose and the schema of its arguments."""
+    return [
+        {
+            "name": name,
+            "description": tool.help,
+            "inputSchema": tool.build_schema(),
+            "annotations": HARMLESS,
+            **({"outputSchema": BRIEFLY} if name == "evaluate" else {}),
+        }
+        for name, tool in programs.tools.items()
+    ]
+
+
+async def _ask_worker(
+    workers: Workers, function: bodies.Function, name: str, given: Mapping[str, Any]
+) -> tuple[bool, dict[str, Any]]:
+    """Call a function in the one process that computes; return whether it succeeded, and what it
+    says, with at least a ``text``."""
     try:
         raw = json.dumps(given).encode()
-        status, body = await workers.run(bodies.compute_answer, programs.call_tool, name, raw)
+        status, body = await workers.run(bodies.compute_answer, function, name, raw)
     except RecursionError:
-        return False, "nested too deeply"
+        return False, {"text": "nested too deeply"}
     except tuple(REASONS) as error:
-        return False, REASONS[type(error)][1]
-    return status == 200, body.decode()
+        return False, {"text": REASONS[type(error)][1]}
+    return status == 200, json.loads(body) if status == 200 else {"text": body.decode()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from planner.base import files
 from planner.base.display import quote_json
 from planner.base.errors import Fault, PlanError, collect_faults
 from planner.documents import source
+from planner.report import layout
 
 #: The addresses below /v1, and the tools of an assistant, by the commands that answer them.
 TOOLS = {
@@ -26,7 +28,16 @@ TOOLS = {
     **{"explain": "explain", "diff": "diff"},
 }
 #: Further tools of an assistant.
-MORE = {"quick": "quick", "list": "list"}
+MORE = {
+    name: name
+    for name in ("quick", "list", "import", "export", "compare", "explain-oom", "fit-table")
+}
+#: Keys with the text of a file, which a command names.
+TEXTS = ("config", "log", "text")
+#: What an assistant is told of a quantity: the value, its unit, the 90 % interval, what it is.
+BRIEF = ("value", "unit", "interval", "title")
+#: Characters of an answer to an assistant at most, some 2,000 tokens.
+MOST_SAID = 7000
 LONG = ("solve", "search")
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000
@@ -34,10 +45,18 @@ MOST = 1000
 NAMES = {"old": "a", "new": "b", "only": "quantities"}
 #: Keys with a document, each the name of its file.
 DOCUMENTS = ("plan", "a", "b")
+#: Texts that an assistant may read whole, by the folder of their address: the words of the command
+#: that prints one, but for its name, and the type of the text.
+READABLE = {
+    "schema": (("schema",), "application/schema+json"),
+    "list": (("list",), "text/plain"),
+    "report": (("report", "--format=md"), "text/markdown"),
+}
+SCHEME = "trainplan://"
 #: Options of a command line alone: how it prints, exits, and what it writes.
 LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all"))
 #: Options that name files, folders or other machines, by what stands for their values in help.
-OUTSIDE = re.compile(r"FILE|DIR|PATH|ADDRESS|\.yaml")
+OUTSIDE = re.compile(r"FILE|DIR|PATH|CONFIG|ADDRESS|\.yaml")
 _DOCUMENT = "A plan: an object, its YAML as text, or the name of one that ships."
 
 
@@ -49,19 +68,22 @@ class Option(NamedTuple):
         flag: of the command line; None where its words stand alone.
         schema: JSON Schema of the value.
         required: whether a body must have it.
+        holds: ``plan`` where the value is a plan, ``text`` where it is the text of a file.
     """
 
     key: str
     flag: str | None
     schema: dict[str, Any]
     required: bool
+    holds: str | None = None
 
     @classmethod
     def from_argument(cls, names: Sequence[str], how: Mapping[str, Any]) -> Option | None:
         """Make the key for an argument of the command line; None for one that programs lack."""
         flag = names[-1] if names[-1].startswith("-") else None
         key = names[-1].removeprefix("--")
-        if key in LEFT_OUT or (flag and OUTSIDE.search(str(how.get("metavar")))):
+        outside = OUTSIDE.search(str(how.get("metavar")))
+        if key in LEFT_OUT or (flag and outside and key not in TEXTS):
             return None
         key = NAMES.get(key, key.replace("-", "_"))
         text = str(how.get("help") or "").replace("%%", "%").removesuffix("; repeatable")
@@ -77,13 +99,17 @@ class Option(NamedTuple):
             schema |= whole if how["type"] is int else {"type": "number"}
         else:
             schema |= {"type": ["string", "number"]}
-        if key in DOCUMENTS:
-            schema = {"description": _DOCUMENT, "type": ["object", "string"]}
+        holds = None
+        if key in DOCUMENTS and how.get("action") != "store_true":
+            schema, holds = {"description": _DOCUMENT, "type": ["object", "string"]}, "plan"
         elif key == "set":
             schema |= {"description": 'Other values of keys, such as {"training.tokens": "2T"}.'}
             schema |= {"type": ["object", "array"], "maxProperties": MOST}
-        needed = key in DOCUMENTS or (flag is None and how.get("nargs") not in ("?", "*"))
-        return cls(key, flag, schema, needed)
+        elif key in TEXTS and outside:
+            schema = {"description": f"The text of the file: {text}", "type": "string"}
+            holds = "text"
+        needed = holds == "plan" or (flag is None and how.get("nargs") not in ("?", "*"))
+        return cls(key, flag, schema, needed, holds)
 
     def yield_words(self, value: Any) -> Iterator[str]:
         """Yield the words of the command line for a value.
@@ -145,10 +171,11 @@ class Tool(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The tools by name, and the function that runs the words of a command: it returns the exit
-    status, prints the answer, and raises the faults."""
+    """The tools by name, the names of texts by folder, and the function that runs the words of a
+    command: it returns the exit status, prints the answer, and raises the faults."""
 
     tools: Mapping[str, Tool]
+    texts: Mapping[str, Sequence[str]]
     status: Callable[[list[str]], int]
 
     def call_tool(self, name: str, body: Mapping[str, Any]) -> bytes:
@@ -158,11 +185,71 @@ class Programs:
             PlanError: of a document, at its place in `plan.yaml`, or of a key.
         """
         tool = self.tools[name]
+        return self._run_command(tool, body, tool.json)[0].encode("utf-8", "replace")
+
+    def tell_assistant(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer an assistant as briefly as a person, for whom each word costs something.
+
+        Returns:
+            ``text``, what a terminal shows, of ``MOST_SAID`` characters at most; of `evaluate` also
+                ``data``: the verdict, and value, unit and interval of the headline quantities or of
+                those that are asked.
+
+        Raises:
+            PlanError: as ``call_tool``, or there is no such tool.
+        """
+        if name not in self.tools:
+            raise PlanError(Fault.from_pool(f"no tool '{name}'", name, self.tools))
+        tool = self.tools[name]
+        asked = body.get("quantities")
+        if name != "evaluate":
+            return {"text": _shorten_text("".join(self._run_command(tool, body, False)))}
+        result = json.loads(self._run_command(tool, body, True)[0])
+        found = result["quantities"]
+        shown = found if asked else dict([*layout.NUMBERS, *layout.SERVING]).values()
+        data = {
+            "verdict": result["verdict"],
+            "quantities": {
+                each: {key: found[each][key] for key in BRIEF if key in found[each]}
+                for each in shown
+                if each in found
+            },
+        }
+        text = quote_json(data) if asked else "".join(self._run_command(tool, body, False))
+        return {"text": _shorten_text(text), "data": data}
+
+    def list_texts(self) -> list[dict[str, str]]:
+        """List the texts that an assistant may read, each with its address, name and type."""
+        return [
+            {"uri": f"{SCHEME}{folder}/{name}", "name": f"{folder} {name}", "mimeType": kind}
+            for folder, (_, kind) in READABLE.items()
+            for name in self.texts[folder]
+        ]
+
+    def read_text(self, address: str, _: Mapping[str, Any]) -> dict[str, str]:
+        """Return a text and its type by its address.
+
+        Raises:
+            PlanError: there is none.
+        """
+        folder, name = [*address.removeprefix(SCHEME).split("/", 1), ""][:2]
+        if name not in self.texts.get(folder, ()):
+            known = [row["uri"] for row in self.list_texts()]
+            raise PlanError(Fault.from_pool(f"no text '{address}'", address, known))
+        (command, *options), kind = READABLE[folder]
+        return {"text": self._print(command, name, *options)[0], "mimeType": kind}
+
+    def _run_command(self, tool: Tool, body: Mapping[str, Any], as_json: bool) -> tuple[str, str]:
+        """Return what the command of a tool prints, and what it notes beside it."""
         words = [tool.command, *self._list_words(tool, body)]
+        return self._print(*words, "--root=.", "--no-defaults", *["--format=json"] * as_json)
+
+    def _print(self, *words: str) -> tuple[str, str]:
+        """Return what the words of a command print, and what they note beside it."""
         out, errors = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            self.status([*words, "--root=.", "--no-defaults", *["--format=json"] * tool.json])
-        return out.getvalue().encode("utf-8", "replace")
+            self.status([*words])
+        return out.getvalue(), errors.getvalue()
 
     def _list_words(self, tool: Tool, body: Mapping[str, Any]) -> list[str]:
         """Return the words of a command for a body; its documents are written into the folder."""
@@ -181,11 +268,13 @@ class Programs:
             if given.get(key) is None:
                 continue
             with collect_faults(faults):
-                words += (
-                    [_name_file(key, given[key])]
-                    if key in DOCUMENTS
-                    else option.yield_words(given[key])
-                )
+                value = given[key]
+                if option.holds == "plan":
+                    value = _name_file(key, value)
+                elif option.holds == "text" and isinstance(value, str):
+                    files.write_text(key, value)
+                    value = key
+                words += option.yield_words(value)
         if faults:
             raise PlanError(faults)
         return words
@@ -200,7 +289,19 @@ def build_programs(commands: Mapping[str, Any], status: Callable[[list[str]], in
         kept = {option.key: option for option in options if option is not None}
         has_json = any("--format" in names for names, _ in commands[command].arguments)
         tools[name] = Tool(command, commands[command].help, kept, has_json)
-    return Programs(tools, status)
+    kinds = [how["choices"] for names, how in commands["schema"].arguments if "kind" in names]
+    listed = tools["list"].options["what"].schema["enum"]
+    texts = {"schema": kinds[0], "list": listed, "report": source.preset_names("plan")}
+    return Programs(tools, texts, status)
+
+
+def _shorten_text(text: str) -> str:
+    """Return the first lines of a text, which then says how many it has more."""
+    if len(text) <= MOST_SAID:
+        return text
+    kept = text[:MOST_SAID].rpartition("\n")[0]
+    left = text.count("\n", len(kept)) - 1
+    return f"{kept}\n… {left} lines more: ask for less, such as one quantity or one kind.\n"
 
 
 def _name_file(key: str, document: Any) -> str:

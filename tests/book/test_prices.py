@@ -15,9 +15,9 @@ from planner.questions.solve.priced_devices import list_offers
 from tests.conftest import read_data
 from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
-#: USD for an instance of so many devices, as the providers' pages print it.
+#: USD for an instance of so many devices, as the providers' pages print it; or for a second.
 PRINTED = {
-    (name, provider, kind): (usd, count)
+    (name, provider, kind): (usd, Fraction(count))
     for name, provider, kind, usd, count in read_data("printed_prices")
 }
 PLAN: dict[str, Any] = {

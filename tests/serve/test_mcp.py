@@ -11,12 +11,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from planner.base.errors import PlanError
 from planner.cli import main
+from planner.cli.commands import COMMANDS
+from planner.serve.programs import MOST_SAID, build_programs
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -61,9 +65,9 @@ def test_an_assistant_gets_what_the_command_line_prints() -> None:
         assert tool["description"]
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        main.main(["report", PLAN, "--set=training.micro_batch=16", "--format=json"])
+        main.main(["report", PLAN, "--set=training.micro_batch=16"])
     wrong, text = found[0]
-    assert not wrong and json.loads(text) == json.loads(out.getvalue())
+    assert not wrong and text == out.getvalue()
     assert not found[1][0] and "time.mfu" in found[1][1]
     wrong, text = found[2]
     assert wrong and "micro_batch" in text
@@ -102,3 +106,32 @@ def test_a_malformed_message_ends_nothing() -> None:
         assert process.wait() == 0
         late.cancel()
     assert b"Traceback" not in said and len(said.splitlines()) <= len(MALFORMED)
+
+
+@pytest.mark.slow
+def test_answers_are_short_and_texts_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from planner.serve.assistant import BRIEFLY
+
+    monkeypatch.chdir(tmp_path)
+    programs = build_programs(COMMANDS, main.run_words)
+    told = programs.tell_assistant("evaluate", {"plan": PLAN})
+    jsonschema.validate(told["data"], BRIEFLY)
+    assert {"time.step_seconds", "memory.process"} <= told["data"]["quantities"].keys()
+    one = programs.tell_assistant("evaluate", {"plan": PLAN, "quantities": ["time.optimizer"]})
+    assert [*one["data"]["quantities"]] == ["time.optimizer"]
+    for name, given in (("list", {"what": "quantities"}), ("search", {"plan": PLAN, "top": 100})):
+        assert len(programs.tell_assistant(name, given)["text"]) < MOST_SAID + 100
+    script = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+    script += "--num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 --bf16 "
+    script += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 512 --no-such-option 3"
+    asked = {"config": script, "from": "megatron", "plan": True}
+    text = programs.tell_assistant("import", asked)["text"]
+    assert "devices: 8" in text and "no-such-option" in text
+    for row in programs.list_texts():
+        if row["uri"].endswith(("plan", "models", PLAN)):
+            whole = programs.read_text(row["uri"], {})
+            assert len(whole["text"]) > MOST_SAID and whole["mimeType"] == row["mimeType"]
+    with pytest.raises(PlanError, match="no text"):
+        programs.read_text("trainplan://report/../../etc/passwd", {})

@@ -24,7 +24,11 @@ MOST_COPIED = 20_000_000  # characters that variables are expanded to, altogethe
 #: Around the name of what is not known.
 UNKNOWN_SIGN = "\0"
 MARKED = re.compile(rf"{UNKNOWN_SIGN}([^{UNKNOWN_SIGN}]*){UNKNOWN_SIGN}")
-SCRIPT = re.compile(r"^#!|^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]", re.MULTILINE)
+#: What a list of arguments does not have: an interpreter, a variable, or a program to start.
+SCRIPT = re.compile(
+    r"^#!|^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]|^[ \t]*\w[^#\n]*\.py[ \t\\\n]",
+    re.MULTILINE,
+)
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
