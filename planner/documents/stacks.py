@@ -186,6 +186,12 @@ def set_stack(root: Node, row: Mapping[str, Any]) -> Node:
     return merge_stack(replace(root, value=merge_nodes(_get_entries(root), _get_entries(named))))
 
 
+def find_launcher(text: str | None) -> str | None:
+    """Return the framework whose launch files start a stack; None where none is named."""
+    launcher: str | None = None if text is None else load_stack(text).get("launcher")
+    return launcher
+
+
 def find_choices(
     text: str | None, get: Callable[[str], Any] = lambda key: None
 ) -> dict[str, Sequence[Any]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main as cli
+from planner.connect import exports, imports
 from planner.questions import loading
 from planner.questions.fit_table import (
     DEVICE_BYTES,
@@ -37,6 +38,28 @@ def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
         assert soonest is not None and latest is not None and soonest < hours < latest
     for shown in (format_fit_table(table), render_fit_table(table), encode_fit_table(table)):
         assert "qwen3-0.6b" in shown and "QLoRA" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["trl", "axolotl", "llama-factory"])
+def test_trainers_start_the_plans_of_their_stack(trainer: str, tmp_path: Path) -> None:
+    table = evaluate_fit_table(
+        "a100-sxm-80gb", 4, ["qwen3-32b"], ["2048", "8192"],
+        changes=[f"training.stack={trainer}"],
+    )  # fmt: skip
+    cluster = ("accelerator=a100-sxm-80gb", "devices=4", "devices_per_node=4")
+    given = ["model=qwen3-32b", *(f"cluster.{each}" for each in cluster)]
+    written = write_cell_plans(table, str(tmp_path))
+    assert len(written) > 2
+    for file in written:
+        plan, there = loading.load(file), tmp_path / "launch.yaml"
+        made = exports.build_config(plan, trainer)
+        assert not made.lost
+        there.write_text(made.text)
+        there.write_text(imports.import_file(str(there), trainer, True, given).text)
+        planned, back = evaluate_plan(plan), evaluate_plan(loading.load(there))
+        for name in (PROCESS_BYTES, RATE):
+            assert back[name].value == planned[name].value
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class Framework(NamedTuple):
     """A framework, as its document describes it: how its files are written and read.
 
     Attributes:
+        name: its name in commands.
         title: the title of its files.
         use: the command that uses a file.
         form: flags, json, yaml or python.
@@ -57,6 +58,7 @@ class Framework(NamedTuple):
         decides: sections of a plan that a file determines.
     """
 
+    name: str
     title: str
     use: str
     form: str
@@ -101,7 +103,7 @@ def build_config(plan: Plan, to: str) -> LaunchConfig:
         allowed = "sizes under parallelism; plan.py search ranks layouts"
         raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
     check_model(plan, to)
-    draft = ExportDraft(plan)
+    draft = ExportDraft(plan, to)
     follow_rows(draft, known.rows)
     draft.add_rest()
     if known.options:
@@ -146,7 +148,7 @@ def load_framework(name: str) -> Framework:
     if name not in FORMATS:
         raise PlanError(Fault.from_pool(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
-    own, like = said["rows"], said.pop("like", None)
+    said["name"], own, like = name, said["rows"], said.pop("like", None)
     if like is None:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})
     base = load_framework(like)

@@ -311,8 +311,15 @@ def list_written(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def pick_inherited(rows: Iterable[Row], own: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of another framework whose subjects its own rows do not cover."""
-    about = {subject for row in own for subject in _list_subjects(row)}
+    """Yield the rows of another framework whose subjects, or keys below them, its own rows do not
+    cover."""
+    about = {
+        (kind, ".".join(steps[:end]))
+        for row in own
+        for kind, subject in _list_subjects(row)
+        for steps in [subject.split(".")]
+        for end in range(1, len(steps) + 1)
+    }
     for row in rows:
         if "rows" in row:
             yield {**row, "rows": [*pick_inherited(row["rows"], own)]}

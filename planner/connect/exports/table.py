@@ -11,14 +11,15 @@ import json
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 import yaml
 
 from planner.base.display import one_line, plain
+from planner.documents import aliases, references, stacks
 from planner.documents.source import expand_keys
-from planner.documents.stacks import KIND
 from planner.plans.document import STACK, Block, Plan
 from planner.plans.model import FURTHER
 from planner.plans.plan import IDLE
@@ -61,13 +62,15 @@ class ExportDraft:
 
     Attributes:
         plan: the plan.
+        framework: the name of the framework that reads the configuration.
         said: options so far.
         unsaid: keys without an option so far.
         heard: keys that some row has read, also those with no option.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, framework: str) -> None:
         self.plan = plan
+        self.framework = framework
         self.said: dict[str, Any] = {}
         self.unsaid: list[Unsaid] = []
         self.heard: set[str] = set()
@@ -93,13 +96,13 @@ class ExportDraft:
 
     def add_gap(self, key: str, why: str) -> None:
         """Report a key as unsaid, its value on one line whatever a document made of it. What the
-        stack of a plan that names none sets is an assumption, and no gap."""
+        stack of a plan that names none sets is an assumption, and no gap; nor is what the framework
+        does anyway."""
         self.heard.add(key)
-        if all(
-            self.plan.document.find_origin(path.split(".")).kind == KIND for path in (key, STACK)
-        ):
-            return
         value = self.plan.get(key)
+        assumed = all(self._is_of_stack(path) for path in (key, STACK))
+        if assumed or (key in self.usual and self.usual[key] == plain(value)):
+            return
         if isinstance(value, Mapping):
             shown = "(" + ", ".join(map(str, value)) + ")"
         elif isinstance(value, bool):
@@ -107,6 +110,26 @@ class ExportDraft:
         else:
             shown = one_line(str(plain(value)))
         self.unsaid.append(Unsaid(key, shown, why))
+
+    def _is_of_stack(self, key: str) -> bool:
+        """Check whether the plan's stack decided a key."""
+        return self.plan.document.find_origin(key.split(".")).kind == stacks.KIND
+
+    @cached_property
+    def usual(self) -> Mapping[str, Any]:
+        """What the framework does where its file is silent, as its stack of the plan's month has it
+        by dotted key; nothing where the plan names no stack, or the framework has none."""
+        known, of_plan = references.preset_names(stacks.KIND), self.plan.get(STACK)
+        name = aliases.find_preset(stacks.KIND, self.framework, known)
+        if name is None or of_plan is None:
+            return {}
+
+        def get(key: str) -> Any:
+            """Return what the plan states itself."""
+            return None if self._is_of_stack(key) else plain(self.plan.document.get(key))
+
+        settings = stacks.yield_settings("".join([name, *of_plan.partition("@")[1:]]), get)
+        return {key: value for key, value in settings if value is not None}
 
     def add_rest(self) -> None:
         """Report what the plan gives and no row has heard; a model's kinds count as one key."""

@@ -112,7 +112,7 @@ def judge_options(
     Raises:
         PlanError: an option has another value than in the export of the plan.
     """
-    draft, base = ExportDraft(plan), load_options("megatron")
+    draft, base = ExportDraft(plan, known.name), load_options("megatron")
     follow_rows(draft, known.rows)
     by_name = any(option in given for option in known.models)  # which sets what has defaults
     defaults = {} if by_name or known.options else {**table.defaults, **known.defaults}

@@ -191,7 +191,8 @@ def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Pl
     Raises:
         PlanError: an option that decides something else than the plan.
     """
-    draft, known = ExportDraft(plan), options.known
+    known = options.known
+    draft = ExportDraft(plan, known.name)
     follow_rows(draft, known.rows)
     of_rows = set(list_written(known.rows))
     unread, faults = [], []

@@ -23,11 +23,11 @@ from planner.base.notebook import Shown
 from planner.base.numbers import exact_text
 from planner.base.progress import report_progress
 from planner.connect import exports
-from planner.documents.stacks import ZERO, list_conditions, list_settable
+from planner.documents.stacks import ZERO, find_launcher, list_conditions, list_settable
 from planner.engine import instance
 from planner.engine.evaluate import Evaluation
 from planner.engine.instance import compute_values
-from planner.plans.document import Plan
+from planner.plans.document import STACK, Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS, ROW, UNDIVIDED
 from planner.plans.plan import change_document, is_own_choice, reset_derived, variant
 from planner.plans.schedules import OWN
@@ -279,7 +279,7 @@ class Walk:
         full: include layouts that are never sensible (``layouts.Space``).
         most: a larger space is narrowed to the values of ``NARROWER``, as far as needed.
         launcher: the framework that must be able to start a layout, with its own kernels unless the
-            plan sets others.
+            plan sets others; the one of the plan's stack by default.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, no valid layout.
@@ -295,6 +295,8 @@ class Walk:
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
         self.given = frozenset(self.options)
+        if self.launcher is None:
+            self.launcher = find_launcher(self.plan.get(STACK))
         if self.launcher is not None and not is_own_choice(self.plan, KERNELS):
             kernels = exports.load_framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
@@ -458,7 +460,8 @@ def search(
             If none of these fits, all layouts are tried, and the result is about all.
         margin: memory safety margin of a layout (``constraints.fit_limit``). If no layout keeps it,
             those that fit as predicted are ranked, and the result is ``tight``.
-        launcher: the framework that must be able to start a layout (``planner.connect.exports``).
+        launcher: the framework that must be able to start a layout (``planner.connect.exports``),
+            the one of the plan's stack by default.
 
     Returns:
         The best layouts, the Pareto front, the plan's own layout and the simplest near the best;
@@ -518,7 +521,7 @@ def search(
         narrowed={} if proven else searched.narrowed,
         margin=keeps,
         plain=plain,
-        launcher=launcher,
+        launcher=walk.launcher,
         tight=kept is found.tight and bool(kept.count),
     )
 

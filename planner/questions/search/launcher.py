@@ -28,10 +28,10 @@ class Launcher:
     def __init__(self, plan: Plan, name: str) -> None:
         """Collect the rows of the framework's export table that read a key of a layout."""
         exports.check_model(plan, name)
-        self.plan = plan
+        self.plan, self.name = plan, name
         self.rows: list[Row] = []  # those that read a key of a layout
         for row in exports.load_framework(name).rows:
-            draft = ExportDraft(plan)
+            draft = ExportDraft(plan, name)
             follow_rows(draft, [row])
             if not draft.heard.isdisjoint(KEYS):
                 self.rows.append(row)
@@ -42,7 +42,8 @@ class Launcher:
         """Decide whether the framework can start a layout, given by dotted keys; keys that it sets
         in the training script or the model count as supported."""
         # Neither completed nor checked.
-        draft = ExportDraft(replace(self.plan, data=change_keys(self.plan.data, layout)))
+        changed = replace(self.plan, data=change_keys(self.plan.data, layout))
+        draft = ExportDraft(changed, self.name)
         follow_rows(draft, self.rows)
         unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
         unheard = {
