@@ -59,6 +59,8 @@ def build(plan: Plan) -> Case:
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
         "patches": bool(plan.get("model.stem")),
+        "tuned": plan.get("training.lora") is not None
+        or plan.get("training.objective") not in (None, "pretrain"),
         "bucketed": bool(plan.get("memory.buckets")),
         "copied": bool(plan.get("memory.update_group")),
         "reads": bool(plan.get("training.read_passes")),
@@ -74,7 +76,7 @@ def build(plan: Plan) -> Case:
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
     axes["collective"] = ()  # but for the one that is asked about
-    lawful = settings["training.mode"] == "train" and not settings["lora"]
+    lawful = settings["training.mode"] == "train" and not settings["tuned"]
     lawful = lawful and not settings["patches"]  # they were fitted on words
     axes["law"] = scaling_laws.list_laws() if lawful else ()
     axes["convention"] = flop_conventions.list_conventions(settings)

@@ -25,7 +25,7 @@ tokens_per_parameter = Quantity(
     "training tokens for each parameter that a token uses",
     source=f"{CHINCHILLA}, table 3",
     mode="train",
-    lora=False,
+    tuned=False,
 ).equals(T / active, "About 20 are compute-optimal by the first two approaches of Chinchilla.")
 
 model_tokens = optimal(
