@@ -275,6 +275,11 @@ def compare_rows(
     measured, notes = _measure_log(log, warm_up)
     _derive_pace(measured, result.plan)
     _derive_mfu(measured, result)
+    if "time.mfu" in measured and measured["time.mfu"][0] > 1:
+        notes.append(
+            "no device runs faster than its peak: the log is of other devices, another model, "
+            "batch or length than the plan"
+        )
     return tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured), notes
 
 
@@ -372,7 +377,11 @@ Measured = dict[str, tuple[Fraction, str]]
 def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     """Take the median after the warm-up of what varies, and the peak of memory."""
     found: Measured = {}
-    notes: list[str] = []
+    notes = [
+        f"{one_line(label)} is {numbers.text(Fraction(value))} in the log: above 1 and not in "
+        "percent by its name, it is left out"
+        for label, value in log.unread.items()
+    ]
     for identifier in (*QUANTITIES, *logs.RATES):
         columns = log.list_series(identifier)
         if not columns:

@@ -61,10 +61,14 @@ TRAINERS: Mapping[str, Sequence[str]] = {
 RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
 #: The column of a step time that no column says, but a clock and a counter.
 CLOCK = "clock"
-#: What begins an event of MLPerf's logging.
-MLLOG = ":::MLLOG"
+#: What begins an event of MLPerf's logging, and a mapping as Python prints it.
+MLLOG, PRINTED = ":::MLLOG", "{'"
 #: The words by which the lines of trainers are told; most of a log is of no interest.
-_WORDS = {word for said in _SAID["trainers"] for word in said["containing"]} | {MLLOG}
+_WORDS = {word for said in _SAID["trainers"] for word in said["containing"]} | {MLLOG, PRINTED}
+#: A pair of such a mapping whose value is a number, quoted or not; a count may go `of/all`.
+_PAIR = re.compile(rf"'([^'\n]{{1,80}})': (?:np\.\w+\()?'?{_NUMBER}(?P<all>/[0-9]+)?\)?'?(?=[,}}])")
+#: What begins a document of JSON: an object with a key, or a list of some.
+_OPENING = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[]{["]|$))')
 
 
 @dataclass
@@ -111,6 +115,8 @@ class Log:
     file: str
     format: str
     columns: dict[str, dict[str, Series]] = field(default_factory=dict)
+    #: Columns with a utilisation above 1, of which nothing says that it is in percent.
+    unread: dict[str, float] = field(default_factory=dict)
 
     def add(
         self,
@@ -187,6 +193,7 @@ class LogReader:
         self._trainers = [_Trainer(said, place) for said in _SAID["trainers"]]
         self._of_words: dict[tuple[str, ...], list[_Trainer]] = {}
         self._mlperf, self._rows = _Rows(place, "MLPerf"), _Rows(place, "")
+        self._printed = _Rows(place, "mappings of Python")
         self._fault: PlanError | None = None  # of a table, which lines of a trainer may follow
         self._table: _Table | None = None
         self._events = events.Records(place)
@@ -238,6 +245,10 @@ class LogReader:
         """
         logs = [each.log for each in self._trainers if each.log.columns]
         found = logs[0] if logs else self._mlperf.build_log()
+        printed = self._printed.build_log()
+        if printed is not None and (found is None or found.format == "transformers"):
+            columns = printed.columns | (found.columns if found else {})
+            found = Log(printed.file, (found or printed).format, columns, printed.unread)
         if found is None and self._fault is not None:
             raise self._fault
         return found or self._rows.build_log()
@@ -291,6 +302,8 @@ class LogReader:
                 trainer.read_line(text, is_whole)
             if MLLOG in in_it:
                 self._mlperf.add_object(self._number, _parse_event(text))
+            if PRINTED in in_it:
+                self._printed.add_object(self._number, _parse_printed(text))
         if self.kind in ("text", "document"):
             return
         if self._fault is None and text and not text.isspace():
@@ -305,7 +318,7 @@ class LogReader:
             cells = self._table.read_cells(text, self._number, is_whole)
             if cells is not None:
                 self._rows.add_row(self._number, self._table.labels, cells)
-        elif not self.kind and not self._held and text.lstrip()[0] in "{[":
+        elif not self.kind and not self._held and _OPENING.match(text):
             self.kind, self._held = "JSON", text
         elif self.kind == "JSON":
             self.kind = "document"
@@ -524,8 +537,12 @@ class _Rows:
         for place, quantity, worth, least, most in known:
             value = values[place]
             number = _parse_number(value)
-            if number is None or number > most:
-                continue  # a share of percent that does not say so is that of another peak, too
+            if number is None:
+                continue
+            if number > most:
+                # A share of percent that does not say so is that of another peak, too.
+                self.log.unread.setdefault(labels[place], number)
+                continue
             if not 0 < number < math.inf:
                 _judge(quantity, number, value, labels[place], Place(self.log.file, line or None))
             elif number < least:
@@ -562,7 +579,7 @@ class _Rows:
         columns = dict(self.log.columns)
         if not columns.keys() & _TIMES:
             columns |= {c.gives: {CLOCK: c.passed} for c in self._clocks if c.passed.doubles}
-        return Log(self.log.file, self.log.format, columns) if columns else None
+        return Log(self.log.file, self.log.format, columns, self.log.unread) if columns else None
 
 
 @dataclass
@@ -667,6 +684,15 @@ def _parse_event(text: str) -> Mapping[str, Any]:
             named = {str(key): value} if key == "global_batch_size" else {}
             return _flatten_row({**event, "value": None, **named})
     return {}
+
+
+def _parse_printed(text: str) -> dict[str, str]:
+    """Parse the numbers of a mapping that Python printed in a line; nested names are left out."""
+    found = {}
+    for pair in _PAIR.finditer(text):
+        name = pair[1].partition("/")[0] if pair["all"] else pair[1]
+        found[name] = pair["number"].replace(",", "")
+    return found
 
 
 def _parse_records(text: str) -> Iterator[dict[str, Any]]:

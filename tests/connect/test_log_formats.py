@@ -64,6 +64,26 @@ def test_lines_of_a_trainer_are_read(name: str, tmp_path: Path) -> None:
     assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
 
 
+@pytest.mark.parametrize("line, said", read_data("logs")["printed"])
+def test_mappings_of_python_are_read(line: str, said: dict[str, Any], tmp_path: Path) -> None:
+    """From the first line on, and behind what other programs print."""
+    path, lines = tmp_path / "log", [f"{line.format(n=n)}\n" for n in range(1, 9)]
+    last = "{'train_runtime': '55.71', 'train_steps_per_second': '0.413', 'epoch': '3.0'}\n"
+    for text in ("".join(lines), "[rank0] begins\n" + " 5%|#   |\r".join(lines)):
+        path.write_text(text, "utf-8")
+        found = measured(path)
+        assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
+    path.write_text("".join([*lines, last]), "utf-8")
+    assert logs.read_log(path).format == "transformers" and "memory.reserved" in measured(path)
+
+
+def test_more_than_the_peak_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step_time": 0.0001, "mfu": 48.5}\n' * 8, "utf-8")
+    notes = " ".join(compare.compare(plan(), path).notes)
+    assert "mfu is 48.5 in the log" in notes and "no device runs faster" in notes
+
+
 def test_every_trainer_has_a_line_whose_unit_is_held() -> None:
     assert {name for name, *_ in UNITS} == {*logs.TRAINERS}
 
