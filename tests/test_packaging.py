@@ -79,7 +79,12 @@ def test_the_wheel_holds_every_data_file_and_nothing_of_the_tests(installed: Ins
     assert expected <= held
     assert {"planner/py.typed", "planner/book/canonical_forms.txt"} <= held
     tops = {name.split("/")[0] for name in held}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"planner"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "planner",
+        "trainplan.py",
+    }
+    same = "import planner, trainplan; raise SystemExit(trainplan is not planner)"
+    assert installed.run(sys.executable, "-c", same).returncode == 0
 
 
 def test_the_wheel_finds_its_own_data(installed: Installed) -> None:

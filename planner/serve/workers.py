@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
@@ -23,9 +23,18 @@ from planner.base import progress
 from planner.base.errors import PlanError
 from planner.results.in_turn import keep_graphs
 
-#: The fork server, which preloads modules for all workers.
-MAKER = multiprocessing.get_context("forkserver")
-MAKER.set_forkserver_preload(["planner.serve.warm"])
+
+def choose_maker(methods: Sequence[str]) -> Any:
+    """Choose what starts processes: the fork server, which preloads modules for all workers, or
+    where a system has none, as Windows, a new interpreter for each."""
+    if "forkserver" not in methods:
+        return multiprocessing.get_context("spawn")
+    maker = multiprocessing.get_context("forkserver")
+    maker.set_forkserver_preload(["planner.serve.warm"])
+    return maker
+
+
+MAKER = choose_maker(multiprocessing.get_all_start_methods())
 #: Seconds between two lines of what runs, and characters of one.
 PERIOD, WIDTH = 0.25, 240
 #: Seconds that a process has for what is no longer wanted, before it ends: to begin another one

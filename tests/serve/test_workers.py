@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("starlette")
+from planner.serve import workers as serving
 from planner.serve.workers import GROWN, MOST, Busy, Ended, Greedy, Workers
 
 WORK = """
@@ -235,3 +236,17 @@ def test_what_takes_too_much_memory_is_told(work: ModuleType) -> None:
             assert await pool.run(os.getpid)
 
     run(asked())
+
+
+def test_a_system_without_a_fork_server_is_served(
+    work: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows."""
+    monkeypatch.setattr(serving, "MAKER", serving.choose_maker(["spawn"]))
+
+    async def ask() -> Any:
+        async with workers(1, 30, 4) as one:
+            return await one.run(work.counts, str(tmp_path), 2, 0)
+
+    number, process = run(ask())
+    assert number == 2 and process != os.getpid()
