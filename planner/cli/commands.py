@@ -10,7 +10,8 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -258,7 +259,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
     result = _find_answer(result)
-    if not asked.answers:
+    if {one.name for one in asked.answers} <= {"tokens-by-deadline"}:
         lead += [_format_asked(name, [result]) for name in quick.list_asked(text)]
     assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
     lead += [f"Assumed: {assumed}"]
@@ -283,7 +284,7 @@ def _find_answer(result: Any) -> Any:
     return next((evaluate_plan(one.plan) for one in reversed(found) if one), result)
 
 
-def _list_left_out(words: Sequence[str], unused: Sequence[str]) -> list[str]:
+def _list_left_out(words: Collection[str], unused: Collection[str]) -> list[str]:
     """List the lines that name words of a text that are not understood, and numbers that decide
     nothing, if there are any."""
     left, numbers = (", ".join(f"'{one}'" for one in each) for each in (words, unused))
@@ -315,7 +316,7 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
 
 
 def _compare_texts(texts: Sequence[str]) -> str:
-    """Return what two lines of text differ in, each with what it assumes."""
+    """Return what lines of text differ in from the first, each with what it assumes."""
     from planner.documents import quick
     from planner.questions import loading
     from planner.questions.plan_questions import evaluate
@@ -323,28 +324,36 @@ def _compare_texts(texts: Sequence[str]) -> str:
     from planner.review import diff, writing
 
     answers, lead, results, reports = [], [], [], []
-    words = [text.split() for text in texts]
+    words, left = (
+        [text.split() for text in texts],
+        [[*quick.list_ignored(one)[1:]] for one in texts],
+    )
     sides = [
-        " ".join(one for one in of if one not in words[not at]).strip("?!,; ")
-        for at, of in enumerate(words)
+        " ".join(one for one in of if not all(one in each for each in words)).strip("?!,; ")
+        for of in words
     ]
     for text, side in zip(texts, sides, strict=True):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
         assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
-        said = f"{' '.join(text.split())}; assumed: {assumed}"
+        notes = document.plain().get("notes")
+        said = f"{' '.join(text.split())}; {f'note: {notes}; ' if notes else ''}assumed: {assumed}"
         lead.append(fill(said, 80, subsequent_indent="  "))
         solved = result.questions.answers
         answers += [f"ANSWER  {side}: {one.name}: {one.sentence}" for one in solved]
         results.append(_find_answer(result))
         reports.append(results[-1].to_json())
-    found = diff.diff_results(texts[0], texts[1], reports[0], reports[1])
-    lead = [*_list_left_out(*quick.list_ignored(texts[0])[1:]), *lead]
+    found = [
+        writing.format_diff(diff.diff_results(texts[0], text, reports[0], report))
+        for text, report in zip(texts[1:], reports[1:], strict=True)
+    ]
+    without = (dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))
+    lead = [*_list_left_out(*without), *lead]
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0]) or usual
     answers += [_format_asked(name, results, sides) for name in asked]
-    return "\n".join([*answers, *lead, "", writing.format_diff(found)])
+    return "\n".join([*answers, *lead, "", *found])
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:

@@ -37,6 +37,8 @@ SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stan
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
+SPENT = ("energy", "carbon", "cost")  # questions
+RUN = ("training.tokens", "each", "examples", "steps", "text")  # what gives the length of a run
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
 MOST_SPLITS = 8  # of a text that cost the same
@@ -48,7 +50,7 @@ NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
-SAME_KIND |= {"tuned": "method", "lora": "method"}
+SAME_KIND |= dict.fromkeys(("tuned", "lora", "training.lora.base", "double"), "method")
 UNCOMPARED = (*UNREAD, "whole", "question", "alone", "several", "some nodes", "busy", "time.use")
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
@@ -68,6 +70,7 @@ _SEPARATOR = re.compile(
 )
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
+_HUNDREDS = re.compile(r"\b(?<![.,])(\d(?:\s*(?:-|–|to|or)\s*\d)?)\s+hundred\b", re.I)
 _WORD = re.compile(r"(?:[^\s,;:?!()\[\]=|~]|(?<=\d),(?=\d))+|.")
 _NAME = r"((?:[A-Za-z]+-)*[A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
 #: What stands before the name of a device.
@@ -80,14 +83,15 @@ _ASSIGNED = re.compile(
     r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+)"
 )
 _LABEL = re.compile(r"_?(?!x\d)[a-z]+[-_]?\d[\w.]*")
+_BARE_NUMBER = r"\d[\d.,]*[kx]?"
 _VALUE = re.compile(
     rf"(\s*[=:]\s*|\s+(?:at|of|to|is)\s+|[\s_-]*)(-?{_NUMBER}(?:[kKMBGT]i?|%)?{_END}|[A-Za-z][\w.-]*)"
 )
 #: Two numbers of one unit: `8-16 GPUs`, `$2 to $3`, `between 32 and 64`.
 _MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
-    rf"(?<![\w.])(?:(?:between|from)\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
-    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:-+>|[-–—/→]|\.\.|to|or|and|vs\.?)\s*\$?\s*"
+    rf"(?<![\w.])(?P<between>between\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
+    r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:-+>|[-–—/→]|\.\.|to|or|(?(between)and|vs\.?))\s*\$?\s*"
     rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
 )
@@ -185,6 +189,7 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
         return str(near[0])
 
+    text = _HUNDREDS.sub(lambda found: re.sub(r"(\d)", r"\g<1>00", found[1]), text)
     return _LETTERS.sub(correct, text), corrections
 
 
@@ -214,17 +219,21 @@ def _refuse_words(text: str, piece: Piece, others: Sized) -> Fault:
 
 
 def split_alternatives(text: str) -> list[str]:
-    """Split a text that compares two models, devices or values, such as ``A vs B on 8 h100``, or
-    gives a range where a number belongs, into the two texts that it means; other texts stay
-    whole."""
+    """Split a text that compares models, devices or values, such as ``A vs B on 8 h100``, or gives
+    a range where a number belongs, into the texts that it means; other texts stay whole."""
     text, table = correct_spelling(text)[0], _load_phrases()
     compared = re.search(rf"\b(?:{table['compared']})\b", text, re.I)
     words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
     pieces = _name_sizes(text, [*_list_splits(text)[0]])
-    for join in re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I):
+    unread = any(
+        re.search(r"(?<![\w.-])\d", text[one.begin : one.end]) for one in _list_left_out(text)
+    )
+    joins = [*re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I)] if not unread else []
+    ends = [*(one.start() for one in joins[1:]), len(text)]
+    for join, end in zip(joins, ends, strict=False):
         sides = (
             [one for one in pieces if one.end <= join.start()],
-            [one for one in pieces if one.begin >= join.end()],
+            [one for one in pieces if join.end() <= one.begin < end],
         )
         left, right = map(_map_kinds, sides)
         differing = {kind for kind in left.keys() & right.keys() if left[kind] != right[kind]}
@@ -232,14 +241,15 @@ def split_alternatives(text: str) -> list[str]:
         held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
         if differing and single and _map_kinds(held[0]).keys() == _map_kinds(held[1]).keys():
             without = Piece(join.start(), join.end(), None)
-            return [_blank(text, [without, *side]) for side in held[::-1]]
+            first, rest = (_blank(text, [without, *side]) for side in held[::-1])
+            return [*split_alternatives(first)[:1], *split_alternatives(rest)]
     pairs = []
     for found in _RANGE.finditer(text):
         sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
         pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
     between = re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I)
     pairs += [(found, found[1], found[2]) for found in between]
-    whole = None if compared else _read_values(text)
+    whole = None if compared or unread else _read_values(text)
     for found, *each in pairs if whole is None else ():
         texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
         plans = [*map(_read_values, texts)]
@@ -261,9 +271,8 @@ def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
         if key not in UNCOMPARED:
             layout = key.startswith("parallelism.") or key == "data alone"
             kind = "layout" if layout else SAME_KIND.get(key, key)
-            one = {"method": key, "layout": f"{key} {value}"}.get(kind, str(value))
-            found.setdefault(kind, set()).add(one)
-    for kind in {"model", "layout"} & found.keys():  # a family and its size are one
+            found.setdefault(kind, set()).add(str(value) if kind == key else f"{key} {value}")
+    for kind in {"model", "layout", "method"} & found.keys():  # a family and its size are one
         found[kind] = {" ".join(sorted(found[kind]))}
     return found
 
@@ -325,10 +334,13 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
                 faults.append(Fault(wrong, place, "one of them"))
     named = {*NAMED, "shape.layers", "question largest-model"} & said.keys()
     placed = {"cluster", "cluster.accelerator", "memory"} & said.keys()
+    sized = {"cluster", "cluster.devices", "nodes"} & said.keys()
+    ran = {*RUN, "lora", "tuned"} & said.keys() or any("question " in key for key in said)
+    whole = named and placed and sized and ran and not {"money", "budget", "price"} & said.keys()
     for piece in left:
         device = not placed and _BEFORE_DEVICE.search(text[: piece.begin])
         alone = not named or len(left) > len(said) or device
-        if alone or not _may_leave_out(text, piece):
+        if alone or not _may_leave_out(text, piece, bool(whole)):
             faults.append(_refuse_words(text, piece, faults))
     if faults:
         raise PlanError(faults)
@@ -364,21 +376,24 @@ def _add_note(said: dict[str, Said], place: Place, note: str) -> None:
         said["notes"] = Said(f"{before.value}; {note}" if before else note, place)
 
 
-def _may_leave_out(text: str, piece: Piece) -> bool:
+def _may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     """Decide whether what is not understood may be left out of a plan: words, labels, keys with
-    their values, and numbers without a unit that belong to a word (``wikitext-103``), but no word
-    that turns the meaning of others: a negation, of what is understood."""
+    their values, and numbers without a unit that belong to a word (``wikitext-103``) or, of a
+    ``whole`` plan, stand alone between commas, but no word that turns the meaning of others: a
+    negation, of what is understood."""
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
     shortest = 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2  # no unit of a number
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
     joined = any(plain) or re.search(r"\w[-_]$", before)
+    listed = re.search(r"[,;(/]\s*$", before) and re.match(r"\s*($|[,;)/.?])", text[piece.end :])
+    alone = joined or (whole and listed)
     known = (
-        one or _LABEL.fullmatch(word) or (joined and re.fullmatch(r"\d[\d.]*k?", word))
+        one or _LABEL.fullmatch(word) or (alone and re.fullmatch(_BARE_NUMBER, word))
         for one, word in zip(plain, each, strict=True)
     )
-    refused = {*table["no names"].split(), *table["words"]}
+    refused = {*table["turning"].split(), *table["words"]} - ({"one"} if whole else set())
     turned = [one for one in each if one in refused]
     denied = len(turned) == 1 and turned[0] in table["negations"].split() and turned[0] != each[-1]
     rest = re.split(r"[,;.:!?)]", text[piece.end :], maxsplit=1)[0].lower().split()
@@ -391,7 +406,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
     """Take a word that is not understood before a size for the name of a model that is not built
     in: ``codellama 34b``, ``gpt-4 1.8T``."""
     totals = sum("training.tokens" in (piece.values or ()) for piece in pieces)
-    refused = _load_phrases()["no names"].split()
+    refused = f"{_load_phrases()['no names']} {_load_phrases()['turning']}".split()
     for at, (piece, after) in enumerate(pairwise(pieces)):
         begin, kinds = piece.begin, {*(after.values or ())}
         if totals > 1 and re.fullmatch(r"[\d.]+ ?T", text[after.begin : after.end], re.I):
@@ -474,7 +489,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent = said.pop("flop", None)
-    trained = {"training.tokens", "each", "examples", "steps", "text"}
+    trained = {*RUN}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
     if spent and not named and "largest-model" not in asked:
         asked, why = [*asked, "largest-model"], "a budget of compute asks for the model size"
@@ -482,6 +497,12 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif not asked and not named and not trained & said.keys():
         limits = {"deadline", "budget", "money", "hours"} & said.keys()
         asked = ["largest-model"] if limits else []
+    spending = bool(asked) and {*asked} <= {*SPENT} and not trained & said.keys()
+    if spending and {"deadline", "cluster.devices"} <= said.keys():  # what is spent in this time
+        asked = [*asked, "tokens-by-deadline"]
+        if not named:
+            _add_assumptions(said, "any model")
+            said["model"] = said.pop("any model")
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
         if (spent or {"budget", "money"} & said.keys()) and "cluster.accelerator" not in said:
@@ -515,7 +536,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     if bits := said.pop("weight format", None):
         base, why = _load_phrases()["formats"][bits.value]
         pretrained = trained & said.keys() and "tuned" not in said
-        if not adapted and ("whole" in said or pretrained):
+        if not adapted and ("whole" in said or (pretrained and "training.stack" not in said)):
             raise _ask_for("bits", bits.place, bits.value)
         if said.get("training.lora.base", bits).value not in (bits.value, base):
             raise _ask_for("bits", bits.place, bits.value)
@@ -1117,8 +1138,14 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         said[BATCH] = Said(count, step.place, why)
     if (steps := said.pop("steps", None)) is not None:
         _share_batch(said, tuned)
-        if BATCH not in said and tuned:
+        if BATCH not in said and (run := said.get("training.tokens")):
+            count = round(units.parse(str(run.value), "tokens") / steps.value / each)
+            why = f"{ASSUMED}{run.value} tokens in {steps.value} steps"
+            if 0 < count * each <= _load_phrases()["limits"]["step"]:
+                said[BATCH], steps = Said(count, steps.place, why), None
+        elif BATCH not in said and tuned:
             _assume_batch(said)
+    if steps is not None:
         if BATCH not in said:
             raise _ask_for("steps", steps.place)
         made = steps.value * (step.value if step else said[BATCH].value * each)
@@ -1261,7 +1288,7 @@ def _share_batch(said: dict[str, Said], tuned: bool) -> None:
     )
     keys = [f"parallelism.{key}" for key in DEGREES[1:]]
     split, few = prod(said[key].value for key in keys if key in said), said.get(BATCH)
-    alone = _find_data_alone(said)
+    alone = tuned or _find_data_alone(said)
     if few and alone and not micro and count and few.value * split < count.value:
         why = f"{ASSUMED}a batch below the number of devices is that of each"
         said[COUNTS[1]] = said.pop(BATCH)._replace(why=why)
@@ -1393,6 +1420,14 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     limits |= {"until": until} if until else {}
     tokens = "training.tokens" in said
     if sized and not tokens and (limits or "compute-optimal" in asked):
+        usual = _load_phrases()["assumptions"]["deadline"][0]
+        if (
+            budget
+            and {"cluster.price", "cluster.devices"} <= said.keys()
+            and not deadline
+            and not hours
+        ):
+            _buy_devices(said, budget, Said(usual, budget.place))
         if deadline and budget and not hours:
             deadline = deadline if _buy_devices(said, budget, deadline) else None
         elif len([*filter(None, (deadline, budget, hours))]) != 1:
@@ -1454,7 +1489,7 @@ def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> bool:
     cost = units.parse(price.value, "USD/h") * units.parse(deadline.value, "h")
     many = int(Fraction(budget.value) / cost)
     if devices.why and many:
-        why = f"{ASSUMED}so many {budget.value} USD pay for until the deadline"
+        why = f"{ASSUMED}so many {budget.value} USD pay for in {deadline.value}"
         said["cluster.devices"] = devices._replace(value=many - many % 8 or many, why=why)
     return bool(many >= devices.value)
 

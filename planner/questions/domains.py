@@ -185,15 +185,16 @@ def _find_step(plan: Plan, key: str) -> int:
 
 
 def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
-    """Make a domain of device counts with whole nodes and even layouts: a divisor of the batch,
-    times a divisor of the layers, times a power of two that divides the heads.
+    """Make a domain of device counts with even layouts: a divisor of the batch, times a divisor of
+    the layers, times a power of two that divides the heads; in whole nodes, or, unless a ``node``
+    is given that is rented whole, in an even part of one.
 
     Raises:
         PlanError: the model is given by its size only.
     """
     if plan.model is None:
         raise PlanError(Fault("the best layout needs the shape of the model", None))
-    node = node or plan.get("cluster.devices_per_node")
+    rented, node = node is not None, node or plan.get("cluster.devices_per_node")
     heads = plan.get("model.attention.heads") or 1
     halves = [1 << i for i in range((heads & -heads).bit_length())]
     whole = {
@@ -203,9 +204,12 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
         for tensor in halves
     }
     current = plan.get("cluster.devices")
-    counts = tuple(sorted(n for n in whole if n % node == 0 or n == current)) or (current,)
+    even = (n for n in whole if n % node == 0 or n == current or not (rented or node % n))
+    counts = tuple(sorted(even)) or (current,)
     domain = make_list_domain("cluster.devices", "1", counts, current)
-    return replace(domain, step="whole nodes that batch, layers and heads divide over")
+    return replace(
+        domain, step="whole or evenly cut nodes that batch, layers and heads divide over"
+    )
 
 
 def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:

@@ -259,6 +259,10 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
                 "gpus for of a 76B, how many if only LoRA?",
             ],
         ),
+        (
+            "7b 8 h100: full vs lora vs qlora",
+            [f"7b 8 h100: {one}" for one in ("full", "lora", "qlora")],
+        ),
         ("7b: FSDP on 16 h100 vs TP8 DP2", ["7b: FSDP on 16 h100", "7b: on 16 h100 TP8 DP2"]),
         ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
         (
@@ -267,7 +271,7 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         ),
     ],
 )
-def test_alternatives_are_two_lines(line: str, texts: list[str]) -> None:
+def test_alternatives_are_lines_of_their_own(line: str, texts: list[str]) -> None:
     assert [" ".join(one.split()) for one in quick.split_alternatives(line)] == [
         " ".join(one.split()) for one in texts
     ]
