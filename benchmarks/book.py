@@ -57,6 +57,7 @@ def chapters() -> dict[str, Chapter]:
         "checkpoints": _chapter("Checkpoints", "checkpoint"),
         "scaling": _chapter("Scaling laws and optimal training", "scaling", "optimal"),
         "roofline": _chapter("Roofline", "roofline"),
+        "reinforcement": _chapter("Reinforcement learning", "rl"),
         "further": _chapter("Further", ""),
     }  # fmt: skip
     begun = {beginning: each for each in found.values() for beginning in each.beginnings}

@@ -22,7 +22,7 @@ from planner.book import inventory, notation
 from planner.book.expressions import Symbol, floor, minimum
 from planner.book.inventory import MATMULS, ONE, Component, list_components
 from planner.book.quantity import BOOK
-from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
+from planner.engine import flop_conventions, matmuls, rollout, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels, pipeline
 from planner.plans.blocks import TOWERS
@@ -74,7 +74,11 @@ def build(plan: Plan) -> Case:
         "wide_stream": _find_wide_stream(plan),
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
-    axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"])}
+    axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"]), "rung": ()}
+    settings["rl"], settings["rl.overlapped"] = bool(plan.others), bool(plan.get("rl.staleness"))
+    if plan.others:
+        own, axes["rung"] = rollout.bind_rollout(plan, build)
+        bindings |= own
     axes["collective"] = ()  # but for the one that is asked about
     lawful = settings["training.mode"] == "train" and not settings["tuned"]
     lawful = lawful and not settings["patches"]  # they were fitted on words

@@ -139,6 +139,7 @@ class Plan:
         searched: what the search that chose its layout kept.
         invalid: why the layout that the document gives is not valid.
         book: with the quantities that the document defines.
+        others: the plans that go with that of a trainer in reinforcement learning, by role.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Plan:
     searched: Mapping[str, Any] | None = None
     invalid: str = ""
     book: Book = BOOK
+    others: Mapping[str, Plan] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"

@@ -16,7 +16,7 @@ from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source, stacks
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
-from planner.plans import hardware, kernels, pipeline, placement, schedules
+from planner.plans import hardware, kernels, pipeline, placement, reinforcement, schedules
 from planner.plans.document import Draft, Model, Plan, Unknown, copy_mappings
 from planner.plans.layout import (
     AFTER_EXPERTS,
@@ -29,7 +29,7 @@ from planner.plans.layout import (
 from planner.plans.model import build_model
 
 #: Sections whose scalars are inputs, or decide which formula holds, by dotted key.
-DECIDING = ("training", "parallelism", "time", "cluster", "model", "memory")
+DECIDING = ("training", "parallelism", "time", "cluster", "model", "memory", "rl")
 #: Sections of a plan that hold keys of a layout.
 OF_LAYOUTS = ("parallelism", "training")
 #: Keys that are given only with a known layout.
@@ -143,7 +143,31 @@ def complete_plan(document: source.Document) -> Plan:
     settings.update(hardware.pick_settings(draft))
     name, defaults = draft.get("name"), draft.defaults
     derived = draft.derived
-    return Plan(name, document, draft.data, model, settings, derived, defaults, book=own)
+    made = Plan(name, document, draft.data, model, settings, derived, defaults, book=own)
+    return replace(made, others=_build_others(made)) if draft.get("rl") else made
+
+
+def _build_others(plan: Plan) -> dict[str, Plan]:
+    """Build the plans of the other roles of reinforcement learning.
+
+    Raises:
+        PlanError: what is wrong with one of them, at the key of its role.
+    """
+    found = {}
+    for role, key, changes in reinforcement.list_roles(plan.data):
+        try:
+            changes = {name: check_named(name, value) for name, value in changes.items()}
+            found[role] = complete_plan(plan.document.change_keys(changes))
+        except PlanError as error:
+            place = plan.document.find_place(key.split("."))
+            faults = [Fault(f"{role}: {one.message}", place, one.allowed) for one in error.faults]
+            raise PlanError(faults) from None
+    return found
+
+
+def check_named(key: str, value: Any) -> Any:
+    """Return the document that a name stands for, where a key takes names; else the value."""
+    return check_value(key, value) if key in NAMED and isinstance(value, str) else value
 
 
 def get_book(draft: Draft) -> Book:
@@ -486,6 +510,7 @@ def _check_divisions(draft: Draft, model: Model) -> None:
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
 CROSS_CHECKS = (
+    reinforcement.apply_reinforcement,
     _set_choices,
     _set_lengths,
     _check_choices,

@@ -8,6 +8,7 @@ from planner.book.formulas import (  # noqa: F401
     energy,
     memory,
     memory_replica,
+    rl,
     roofline,
     scaling,
     time_collective,

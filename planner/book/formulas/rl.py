@@ -1,0 +1,189 @@
+"""Reinforcement learning: the phases of a step, and what a run of steps takes."""
+
+from planner.book.formulas.layout import micro_batches
+from planner.book.formulas.memory import gradients, optimizer, weights
+from planner.book.formulas.network import fabric, link, send
+from planner.book.formulas.parameters import parameters_total
+from planner.book.formulas.time_part import forward
+from planner.book.formulas.time_step import step
+from planner.book.language import *
+
+CONTINUOUS = "Yu et al. 2022, Orca (OSDI), section 3.2: requests join and leave at each iteration"
+HYBRID = "Sheng et al. 2024, HybridFlow (arXiv 2409.19256), section 5"
+NEMO = "NeMo RL, nemo_rl/algorithms/grpo.py: phases in this order"
+ASYNC = "Wu et al. 2025, LlamaRL (arXiv 2505.24034), section 4"
+
+of_rl = partial(estimate, rl=True, assumed=False)
+phase = partial(of_rl, unit="s", scales_with="time")
+
+responses = n_pr * n_smp
+
+prefill = phase(
+    "rl.prefill_seconds", "t_read", "the engine reads the prompts", source=CONTINUOUS
+).equals(
+    n_pr * s_pr / r_read,
+    "Each prompt once: its responses share what was read of it (prefix caching).",
+)
+
+decode = phase(
+    "rl.decode_seconds", "t_gen", "the engine generates the responses", source=CONTINUOUS
+).equals(
+    Sum(n_tok_r * t_tok_r, "rung"),
+    "First all slots are busy; then, when no request waits, responses end one after another up to "
+    "the longest. Each stretch has its own number of requests, and so its own time of a token.",
+)
+
+rollout = phase("rl.rollout_seconds", "t_roll", "rollout", source="sum of its parts").equals(
+    prefill + decode, "Prompts are read, then responses are generated."
+)
+
+#: Passes of all responses through the trainer's layout, forward only.
+_forward = n_upd * (
+    micro_batches * (Max(sum_on_stage(forward), "stage") + v * send)
+    + (p - 1) / v * (Sum(L_k * forward, "part") / p + v * send) / n_upd
+)
+logprob = phase(
+    "rl.logprob_seconds",
+    "t_old",
+    "log-probabilities before the update",
+    source=f"{NARAYANAN}, section 2.2",
+).equals(
+    n_old * _forward,
+    "The forward pass of all micro-batches, at the pace of the slowest stage; the pipeline fills "
+    "once.",
+)
+
+reference = phase(
+    "rl.reference_seconds",
+    "t_ref",
+    "log-probabilities of the reference model",
+    source=f"{NARAYANAN}, section 2.2",
+).equals(n_ref * _forward, "As before the update, with other weights.")
+
+values = phase(
+    "rl.value_seconds", "t_v", "values of the responses by the critic", source=HYBRID
+).equals(t_val, "A forward pass of the critic over all responses.")
+
+reward = phase("rl.reward_seconds", "t_rew", "scoring the responses", source=HYBRID).equals(
+    t_ver + t_rm, "The verifier, or a forward pass of the reward model over all responses."
+)
+
+update = phase("rl.update_seconds", "t_upd", "updating the weights", source=HYBRID).equals(
+    n_ep * n_upd * step + t_crit,
+    "The optimizer steps of a step, each epoch; the critic is updated after the policy.",
+)
+
+sync = phase("rl.sync_seconds", "t_sync", "bringing new weights to the engine", source=HYBRID)
+for _placement, _all in (("colocated", 1 * n), ("split", n + n_ro)):
+    _joined = minimum(1, floor(n_node / _all))  # whether one link joins all of them
+    sync.where(placement=_placement, sync=("nccl", "ipc", "rdma")).equals(
+        k_roll * parameters_total * (_joined / link + (1 - _joined) / fabric),
+        "All weights, in the engine's format, pass each device once, tensor by tensor: gathered "
+        "from the devices that share them and handed on meanwhile.",
+    )
+    sync.where(placement=_placement, sync="disk").equals(
+        2 * k_roll * parameters_total / B_sto, "All weights are written, then read."
+    )
+
+switch = phase(
+    "rl.switch_seconds", "t_swi", "moving the trainer's states to the host and back", source=HYBRID
+)
+switch.where(placement="split").equals(0, "Each side keeps its devices.")
+switch.where(placement="colocated").equals(
+    2 * (weights + gradients + optimizer) / B_host,
+    "While the engine generates, weights, gradients and optimizer states are in the host's memory.",
+)
+trainer = phase("rl.trainer_seconds", "t_tr", "the trainer's part of a step", source=NEMO).equals(
+    logprob + reference + values + update,
+    "Log-probabilities, values and updates, one after another.",
+)
+
+whole = phase("rl.step_seconds", "t_rl", "time of one step of reinforcement learning")
+whole.by(NEMO, overlapped=False).equals(
+    rollout + reward + trainer + sync + switch,
+    "On policy each phase waits for the one before.",
+)
+whole.by(ASYNC, overlapped=True).equals(
+    maximum(rollout + reward, trainer) + sync,
+    "The engine generates for a later step while the trainer works on this one; the longer of both "
+    "decides, and both wait for the weights.",
+)
+
+devices = Quantity(
+    "rl.devices", "n_rl,dev", "devices of trainer and engine", source="layout", rl=True
+)
+devices.where(placement="colocated").equals(1 * n, "They work in turn on the same devices.")
+devices.where(placement="split").equals(n + n_ro, "Those of the trainer and those of the engine.")
+
+token_rate_per_device = of_rl(
+    "rl.tokens_per_second_per_device",
+    "r_rl",
+    "tokens of prompts and responses per second and device",
+    unit="tokens/s",
+    scales_with="rate",
+    source="definition",
+).equals(
+    responses * (s_pr + s_rsp) / (whole * devices),
+    "Tokens of all responses and of the prompt of each, over all devices.",
+)
+
+share_of_step = partial(of_rl, share=True, within=SHARE, source="definition")
+trainer_idle = share_of_step(
+    "rl.trainer_idle_share", "u_tr", "share of a step that the trainer waits"
+)
+engine_idle = share_of_step(
+    "rl.rollout_idle_share", "u_roll", "share of a step that the engine waits"
+)
+idle = share_of_step(
+    "rl.idle_share", "u_idle", "share of device time that waits for the other side"
+)
+for _idle in (trainer_idle, engine_idle, idle):
+    _idle.where(placement="colocated").equals(0, "The same devices do each phase in turn.")
+trainer_idle.where(placement="split").equals(
+    1 - (trainer + sync) / whole, "Of a step what is neither its work nor the weights' transfer."
+)
+engine_idle.where(placement="split").equals(
+    1 - (rollout + sync) / whole, "Of a step what is neither its work nor the weights' transfer."
+)
+idle.where(placement="split").equals(
+    (n * trainer_idle + n_ro * engine_idle) / devices, "Both sides, by their devices."
+)
+
+staleness = of_rl(
+    "rl.staleness",
+    "x_off",
+    "optimizer steps by which the weights that generated a response are older, on average",
+    source="definition",
+).equals(
+    n_ep * n_upd * x_st + (n_ep * n_upd - 1) / 2,
+    "Those of the steps in between, and half of the optimizer steps of its own step that come "
+    "before a response's last use.",
+)
+
+run_days = of_rl(
+    "rl.days",
+    "t_rl,days",
+    "days of all steps",
+    unit="days",
+    scales_with="time",
+    source="definition",
+).equals(n_rl * whole / 86400, "A day has 86400 seconds.")
+device_hours = of_rl(
+    "rl.device_hours",
+    "t_rl,dev",
+    "GPU hours of all steps",
+    unit="h",
+    scales_with="time",
+    source="definition",
+).equals(24 * devices * run_days, "Every device for all days; a day has 24 hours.")
+cost = of_rl(
+    "rl.cost", r"\pi_rl", "cost of all steps", unit="USD", scales_with="time", source="definition"
+).equals(device_hours * price, "Every GPU hour at the price of the cluster.")
+energy = of_rl(
+    "rl.energy",
+    "E_rl",
+    "energy of the accelerators over all steps",
+    unit="kWh",
+    scales_with="time",
+    source="definition",
+).equals(device_hours * power / 1000, "Every GPU hour at the rated power; 1000 turns W into kW.")

@@ -1,0 +1,286 @@
+"""Reinforcement learning: one plan made into ordinary plans, and the lengths of its responses.
+
+The plan itself becomes that of the trainer: its own devices, and sequences as the trainer runs
+them. ``list_engine_changes`` makes it the plan of the engine that generates responses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from statistics import NormalDist
+from typing import Any
+
+from planner.base import numbers
+from planner.documents import schema, source
+from planner.plans.document import Draft, copy_mappings
+
+NORMAL = NormalDist()
+#: Points at which a distribution of lengths is integrated, from no token to the cap.
+GRID = 256
+#: Key of the lognormal spread where a plan states none.
+SPREAD = Fraction(4, 5)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of texts: lognormal, cut at a cap.
+
+    Attributes:
+        mean: in tokens, of the lengths as cut.
+        cap: in tokens.
+        spread: standard deviation of the logarithm.
+    """
+
+    mean: float
+    cap: float
+    spread: float
+
+    @cached_property
+    def _centre(self) -> float:
+        """The mean of the logarithm, by bisection: the mean of the cut lengths grows with it."""
+        low, high = -5.0, math.log(self.cap) + 10 * self.spread + 1
+        for _ in range(60):
+            middle = (low + high) / 2
+            if self._compute_mean(middle) < self.mean:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _compute_mean(self, centre: float) -> float:
+        """Compute the mean of lengths cut at the cap, for a mean of the logarithm."""
+        at_cap = (math.log(self.cap) - centre) / self.spread
+        below = math.exp(centre + self.spread**2 / 2) * NORMAL.cdf(at_cap - self.spread)
+        return below + self.cap * (1 - NORMAL.cdf(at_cap))
+
+    def find_share_above(self, tokens: float) -> float:
+        """Find the share of texts that are longer than so many tokens."""
+        if tokens >= self.cap or (tokens >= self.mean and not self.spread):
+            return 0.0
+        if tokens <= 0 or not self.spread:
+            return 1.0
+        return 1 - NORMAL.cdf((math.log(tokens) - self._centre) / self.spread)
+
+    @cached_property
+    def second_moment(self) -> float:
+        """The mean of the squared length."""
+        if not self.spread:
+            return self.mean**2
+        centre, width = self._centre, self.spread
+        at_cap = (math.log(self.cap) - centre) / width
+        below = math.exp(2 * centre + 2 * width**2) * NORMAL.cdf(at_cap - 2 * width)
+        return below + self.cap**2 * (1 - NORMAL.cdf(at_cap))
+
+    def find_longest(self, count: float) -> float:
+        """Find the length that the longest of ``count`` texts has on average, in tokens."""
+        if not self.spread:
+            return self.mean
+        share = max(0.5, (count - 0.375) / (count + 0.25))  # Blom 1958
+        return min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
+
+
+def read_lengths(node: Mapping[str, Any]) -> Lengths:
+    """Read completed ``rl.prompt_tokens`` or ``rl.response_tokens``."""
+    return Lengths(*(float(node[key]) for key in ("mean", "cap", "spread")))
+
+
+def apply_reinforcement(draft: Draft) -> None:
+    """Turn a plan of reinforcement learning into the plan of its trainer, with ``rl`` completed;
+    do nothing for another plan."""
+    document = draft.document
+    stated = document.data.get("rl")
+    if document.data["training"]["mode"] != "rl":
+        if stated is not None:
+            draft.fault("rl", "only reinforcement learning has a section rl", "training.mode: rl")
+        return
+    draft.data["training"]["mode"] = "train"
+    rl = draft.data["rl"] = copy_mappings(stated or {**_list_defaults()})
+    if _fill_lengths(draft, rl) and _fill_devices(draft, rl):
+        _fill_roles(draft, rl)
+        if draft.get("model.moe") is not None and draft.get("parallelism.expert") > 1:
+            why = "1, as NeMo RL divides no expert of the trainer"
+            draft.default("parallelism.expert_tensor", 1, why)
+        _fill_batch(draft, rl)
+
+
+@cache
+def _list_defaults() -> Mapping[str, Any]:
+    """Return the section ``rl`` of a plan that states nothing in it."""
+    found = {
+        key.split(".")[1]: (schema.describe("plan", key) or {}).get("default")
+        for key in schema.list_key_paths("plan")
+        if key.startswith("rl.") and key.count(".") == 1
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
+    """Complete the lengths of prompts and responses; return False if they are at fault."""
+    whole = draft.get("training.sequence_length") or draft.get("model.max_sequence")
+    before = len(draft.faults)
+    for name in ("prompt_tokens", "response_tokens"):
+        key, node = f"rl.{name}", rl.get(name)
+        if node is None:
+            draft.fault(key, f"{key} is not given", "a number of tokens, or {mean, cap, spread}")
+            return False
+        node = rl[name] = dict(node) if isinstance(node, dict) else {"mean": node}
+        if whole is None:
+            draft.fault(key, "nothing limits it", "training.sequence_length, or a model's")
+            return False
+        prompt = 0 if name == "prompt_tokens" else math.ceil(rl["prompt_tokens"]["mean"])
+        room = max(1, whole - prompt)
+        draft.default(f"{key}.cap", room, "what training.sequence_length leaves")
+        why = "assumed: responses of reasoning models; a prompt has its mean length"
+        draft.default(f"{key}.spread", SPREAD if prompt else Fraction(0), why)
+        mean, cap = node["mean"], node["cap"]
+        if cap > whole:
+            wrong = f"{cap} tokens are more than training.sequence_length {whole}"
+            draft.fault(f"{key}.cap", wrong, f"at most {whole}")
+        elif mean > cap:
+            wrong = f"a mean of {numbers.text(mean, 'tokens')} is above the cap of {cap}"
+            draft.fault(key, wrong, f"at most {cap}")
+        elif mean == cap:
+            node["spread"] = Fraction(0)
+    return len(draft.faults) == before
+
+
+def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
+    """Divide the devices between engine and trainer; return False if they do not divide."""
+    every = draft.document.data["cluster"]["devices"]
+    rollout, split = rl["rollout"], rl["placement"] == "split"
+    own, why = (every // 2, "half of cluster.devices") if split else (every, "all, in turn")
+    devices = draft.default("rl.rollout.devices", own, why)
+    draft.default(
+        "rl.rollout.memory_share",
+        Fraction(9, 10) if split else Fraction(3, 5),
+        "0.9 where placement is split, else 0.6",
+    )
+    left = every - devices if split else every
+    if devices > every or left < 1:
+        wrong = f"{devices} devices of {every}" + (" leave none to the trainer" if split else "")
+        draft.fault("rl.rollout.devices", wrong, f"at most {every - split}")
+        return False
+    size = rollout["tensor"] * rollout["pipeline"]
+    if devices % size:
+        wrong = f"{devices} devices are not divisible by tensor × pipeline {size} of the engine"
+        draft.fault("rl.rollout.tensor", wrong, nearest_divisor(devices, size))
+        return False
+    if devices % rollout["expert"]:
+        wrong = f"{devices} devices are not divisible by expert {rollout['expert']} of the engine"
+        draft.fault("rl.rollout.expert", wrong, nearest_divisor(devices, rollout["expert"]))
+        return False
+    if rl["staleness"] and not split:
+        wrong = "an engine on the trainer's devices generates with the newest weights"
+        draft.fault("rl.staleness", wrong, "0, or placement: split")
+    if split:
+        draft.data["cluster"]["devices"] = left
+        draft.derived["cluster.devices"] = f"those of the trainer: {every} less rl.rollout.devices"
+    return True
+
+
+def _fill_roles(draft: Draft, rl: dict[str, Any]) -> None:
+    """Check that a critic is there if the algorithm has one, and only then."""
+    ppo, critic = rl["algorithm"] == "ppo", rl["critic"]
+    if ppo and critic is False:
+        draft.fault("rl.critic", "ppo trains a critic", "true, or a model")
+    elif not ppo and critic is not False:
+        draft.fault("rl.critic", f"{rl['algorithm']} trains no critic", "algorithm: ppo")
+
+
+def _fill_batch(draft: Draft, rl: dict[str, Any]) -> None:
+    """Count optimizer steps, and state batch and length as the trainer runs them: packed sequences
+    become as many of equal length, with the same tokens."""
+    training, layout = draft.data["training"], draft.get("parallelism")
+    responses = rl["prompts"] * rl["samples"]
+    batch = training.get("global_batch") or responses
+    if responses % batch:
+        wrong = f"{rl['prompts']} prompts × {rl['samples']} samples do not divide by {batch}"
+        draft.fault("training.global_batch", wrong, nearest_divisor(responses, batch))
+        training["global_batch"] = None
+        return
+    why = "prompts × samples / training.global_batch"
+    updates = draft.default("rl.updates", responses // batch, why)
+    if updates * batch != responses:
+        wrong = f"{updates} × {batch} is not {responses}, prompts × samples"
+        draft.fault("rl.updates", wrong, str(responses // batch))
+        return
+    inner = layout["tensor"] * layout["pipeline"] * layout["context"]
+    data, rest = divmod(draft.data["cluster"]["devices"], inner)
+    if rest or not data:
+        return  # which is said of the trainer's layout
+    cap = training.get("sequence_length") or draft.get("model.max_sequence")
+    prompt, response = (read_lengths(rl[f"{name}_tokens"]) for name in ("prompt", "response"))
+    mean = prompt.mean + response.mean
+    micro = training["micro_batch"]
+    each = batch / data
+    packed = training.get("packed") is not False
+    if packed:
+        room, long = cap * micro, response.find_share_above(cap / 2 - prompt.mean)
+        passes = max(1, math.ceil(max(each * mean / room, each * long / micro)))
+        micro = max(1, math.floor(room / mean))
+        if passes * micro > each:
+            micro = max(1, math.floor(each / passes))
+        why = "packed: the tokens of training.global_batch responses, in sequences of equal length"
+    else:
+        passes = max(1, math.ceil(each / micro))
+        longest = response.find_longest(micro) if micro > 1 else response.mean
+        mean = prompt.mean + longest
+        why = "padded: each micro-batch to its longest response, on average"
+    rows = data * passes * micro
+    tokens = mean * batch if packed else mean * rows
+    multiple = 2 * layout["tensor"] * layout["context"] if inner > layout["pipeline"] else 1
+    for key, value in (
+        ("micro_batch", micro),
+        ("global_batch", rows),
+        ("sequence_length", math.ceil(tokens / rows / multiple) * multiple),
+    ):
+        if training.get(key) != value:
+            training[key] = value
+            draft.derived[f"training.{key}"] = why
+
+
+def nearest_divisor(number: int, size: int) -> str:
+    """Return the divisor of a number that is nearest to a size, as the text of what is allowed."""
+    return str(
+        min((i for i in range(1, number + 1) if not number % i), key=lambda i: abs(i - size))
+    )
+
+
+def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the other roles of a completed plan of reinforcement learning, each with its key and
+    the changes of the document that make it a plan of its own."""
+    rl = data["rl"]
+    yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"])
+    alone = {"rl.algorithm": "grpo", "rl.critic": False, "rl.reward": "verifier"}
+    if rl["critic"] is not False:
+        own = {} if rl["critic"] is True else {"model": rl["critic"]}
+        yield "critic", "rl.critic", {**alone, **own}
+    if rl["reward"] != "verifier":
+        yield "reward", "rl.reward", {**alone, "model": rl["reward"]}
+
+
+def _list_engine_changes(rollout: Mapping[str, Any]) -> dict[str, Any]:
+    """List the changes that make a document of reinforcement learning that of its engine."""
+    training, layout = (copy_mappings(section) for section in _load_plain_sections())
+    training |= {"mode": "inference", "precision": rollout["precision"]}
+    if rollout["precision"] == "fp8":  # engines keep the weights themselves in 8 bit
+        training["bytes"] = {**(training.get("bytes") or {}), "weight": 1, "compute": 1}
+    layout |= {key: rollout[key] for key in ("tensor", "pipeline", "expert")}
+    return {
+        "training": training,
+        "parallelism": layout,
+        "cluster.devices": rollout["devices"],
+        "rl": None,
+    }
+
+
+@cache
+def _load_plain_sections() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the sections ``training`` and ``parallelism`` of a plan that states nothing there."""
+    plain = {"model": {"parameters": 1}, "cluster": {"devices": 1, "accelerator": "h100-sxm-80gb"}}
+    data = schema.validate(source.load({**plain, "training": {}}, kind="plan"), "plan").data
+    return data["training"], data["parallelism"]

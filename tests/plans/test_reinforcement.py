@@ -1,0 +1,70 @@
+"""A plan of reinforcement learning: what it makes of itself, and what its phases obey."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import planner
+
+PLAN: dict[str, Any] = {
+    "model": "llama3.1-8b",
+    "cluster": {"extends": "h100x1024", "devices": 16},
+    "training": {"mode": "rl", "sequence_length": 4096, "global_batch": 512, "micro_batch": 1},
+    "parallelism": {"pipeline": 2, "zero": 1},
+    "rl": {"prompts": 64, "samples": 32, "prompt_tokens": 150, "response_tokens": 979},
+}
+PHASES = ("rollout", "reward", "logprob", "reference", "value", "update", "sync", "switch")
+
+
+def evaluate(**changes: Any) -> Any:
+    keys = {key.replace("__", "."): value for key, value in changes.items()}
+    return planner.load(PLAN, keys).evaluate()
+
+
+def test_a_step_on_policy_is_the_sum_of_its_phases() -> None:
+    result = evaluate(rl__reference=True)
+    phases = [result[f"rl.{phase}_seconds"].value for phase in PHASES]
+    assert result["rl.step_seconds"].value == pytest.approx(sum(phases))
+    assert result["rl.idle_share"].value == 0
+
+
+def test_the_trainer_packs_all_tokens_of_a_batch_on_its_own_devices() -> None:
+    result = evaluate(rl__placement="split", rl__rollout__devices=8, rl__staleness=1)
+    training = result.plan.data["training"]
+    assert training["global_batch"] * training["sequence_length"] == pytest.approx(
+        512 * 1129, 0.001
+    )
+    assert result.plan.get("cluster.devices") == 8
+    sides = [result[f"rl.{side}_seconds"].value for side in ("rollout", "trainer", "sync")]
+    assert result["rl.step_seconds"].value == pytest.approx(max(sides[:2]) + sides[2])
+    assert min(result[f"rl.{side}_idle_share"].value for side in ("rollout", "trainer")) == 0
+
+
+def test_more_responses_a_longer_one_and_fewer_slots_take_longer() -> None:
+    base = evaluate()["rl.rollout_seconds"].value
+    for changes in (
+        {"rl__samples": 64},
+        {"rl__response_tokens": 1500},
+        {"rl__rollout__max_concurrency": 16},
+        {"rl__rollout__memory_share": "0.25"},
+    ):
+        assert evaluate(**changes)["rl.rollout_seconds"].value > base
+
+
+def test_a_cache_too_small_for_one_sequence_has_no_rollout() -> None:
+    result = evaluate(rl__rollout__memory_share="0.2")
+    assert "too small for one sequence" in result.absent["rl.step_seconds"]
+
+
+def test_a_critic_of_another_size_and_a_reward_model_take_their_time() -> None:
+    ppo = evaluate(rl__algorithm="ppo", rl__critic="llama3.2-1b", rl__reward="llama3.1-8b")
+    alone = evaluate()
+    assert 0 < ppo["rl.value_seconds"].value < ppo["rl.reward_seconds"].value
+    assert ppo["rl.update_seconds"].value > alone["rl.update_seconds"].value
+
+
+def test_padding_takes_longer_than_packing() -> None:
+    padded = evaluate(training__packed=False, training__micro_batch=4)["rl.update_seconds"].value
+    assert padded > 1.2 * evaluate()["rl.update_seconds"].value
