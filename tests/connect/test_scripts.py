@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from planner.base.errors import Place, PlanError
-from planner.connect.imports import launch, megatron
+from planner.connect.exports import TRAINERS
+from planner.connect.imports import commands, launch, megatron
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from tests.conftest import read_data
@@ -15,13 +16,14 @@ from tests.conftest import read_data
 
 @pytest.mark.parametrize("row", read_data("scripts"), ids=lambda row: row["source"])
 def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> None:
-    place = Place("run.sh")
+    place, name = Place("run.sh"), row.get("from", "megatron")
+    reader = launch.read_trainer if name in TRAINERS else launch.read_launch
     if "refused" in row:
         with pytest.raises(PlanError, match=row["refused"]) as error:
-            launch.read_launch(row["script"], "megatron", place, changes=row["set"])
+            reader(row["script"], name, place, changes=row["set"])
         assert all("\n" not in str(fault) for fault in error.value.faults)
         return
-    read = launch.read_launch(row["script"], "megatron", place, changes=row["set"])
+    read = reader(row["script"], name, place, changes=row["set"])
     plan, named = loading.load(read.document), row.get("named")
     assert named is None or named in read.said
     for key, value in row["read"].items():
@@ -32,13 +34,42 @@ def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> No
             assert plan.get(key) == value, key
 
 
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("trl sft --use_peft", "trl"),
+        ("cd x && torchrun --nproc_per_node 2 run_clm.py --bf16", "transformers"),
+        ("A=1 llamafactory-cli train x.yaml", "llama-factory"),
+        ("accelerate launch -m axolotl.cli.train x.yml", "axolotl"),
+        ("torchrun pretrain_gpt.py --num-layers 3", "megatron"),
+        ("torchrun train.py --bf16 True", "no program that is known"),
+        ("trl sft --bf16\naxolotl train x.yml", "commands of axolotl and trl"),
+    ],
+)
+def test_the_program_names_the_framework(script: str, name: str) -> None:
+    place = Place("run")
+    assert commands.is_command(script, place)
+    if " " not in name:
+        assert commands.find_framework(script, place) == name
+        return
+    with pytest.raises(PlanError, match=name):
+        commands.find_framework(script, place)
+
+
+@pytest.mark.parametrize("text", ["model: x\nargs: --a 1\n", '{"a": "x --b"}', "a/b", "x.yaml"])
+def test_a_file_of_settings_is_no_command(text: str) -> None:
+    assert not commands.is_command(text, Place("run"))
+
+
 @pytest.mark.parametrize("script", read_data("faults")["scripts"])
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_hostile_script_is_one_fault_a_line(script: str, whole: bool) -> None:
+@pytest.mark.parametrize("name", ["megatron", "", *TRAINERS])
+def test_a_hostile_script_is_one_fault_a_line(script: str, name: str) -> None:
     text = script.replace("$M", "A=1; x $A --num-layers " + '"$(' * 30_000)
     with pytest.raises(PlanError) as error:
-        if whole:
-            launch.read_launch(text, "megatron", Place("run.sh"))
+        if name in TRAINERS:
+            launch.read_trainer(text, name, Place("run.sh"))
+        elif name:
+            launch.read_launch(text, name, Place("run.sh"))
         else:
             megatron.read_megatron(text, Place("run.sh"))
     assert all("\n" not in str(fault) and "\0" not in str(fault) for fault in error.value.faults)

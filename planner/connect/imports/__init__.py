@@ -63,14 +63,15 @@ class ImportResult(NamedTuple):
 
 
 def import_file(
-    path: str, source: str = "huggingface", plan: bool = False, changes: Sequence[str] = ()
+    path: str, source: str = "", plan: bool = False, changes: Sequence[str] = ()
 ) -> ImportResult:
     """Import the model of a file; of arguments that say a run, a plan.
 
     Args:
         path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
             Python file the function after a colon, where it has several configurations.
-        source: huggingface, eleuther, or one of ``LAUNCHED`` and ``TRAINERS``.
+        source: huggingface, eleuther, or one of ``LAUNCHED`` and ``TRAINERS``; empty: of a command
+            or a script that of its program, else huggingface.
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
         changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
 
@@ -80,6 +81,7 @@ def import_file(
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
+    source = source or _find_source(path)
     if plan and source not in (*LAUNCHED, *TRAINERS):
         of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
@@ -130,6 +132,24 @@ def import_file(
     model = found.document["model"]
     model = {"extends": model} if isinstance(model, str) else model
     return _write_document(model, {}, "model", names, (), place)
+
+
+def _find_source(path: str) -> str:
+    """Find what wrote a file, or arguments: of a command the framework of its program.
+
+    Raises:
+        PlanError: a command whose program is not known.
+    """
+    from planner.connect.imports import commands
+
+    place, text = Place(path), path
+    if files.is_file(path):
+        text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    elif not arguments.is_arguments(path):
+        return "huggingface"
+    place = place if text is not path else ARGUMENTS
+    is_command = commands.is_command(text, place)
+    return commands.find_framework(text, place) if is_command else "huggingface"
 
 
 def _write_model(config: Any, place: Place) -> ImportResult:

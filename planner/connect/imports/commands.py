@@ -3,24 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect.exports import TRAINERS, load_framework
 from planner.connect.imports.arguments import collect_arguments, parse_arguments
 from planner.connect.imports.option_table import load_options
-from planner.connect.imports.shell import MARKED, ShellCommand, is_script, list_commands
-from planner.connect.imports.trainers import parse_changes
+from planner.connect.imports.shell import (
+    FILE_ENDINGS,
+    MARKED,
+    ShellCommand,
+    is_script,
+    list_commands,
+)
+from planner.connect.imports.trainers import find_deciding, parse_changes
+from planner.documents import yaml_nodes
 
-#: What a command that trains has in any case.
-NEEDED = "--num-layers"
+#: What a command that trains has in any case, where its program may have any name.
+NEEDED = {"megatron": "--num-layers"}
 SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 #: Not the sections of a plan.
 VARIABLE = re.compile(r"(?!(?:model|cluster)$)[A-Za-z0-9_]+")
 LAUNCHER_NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
+LISTED_DEVICES = re.compile(r"(?:[\w.-]+:)?([0-9]{1,3}(?:,[0-9]{1,3})*)")
+#: What a file of settings begins with, and no command.
+SETTINGS = re.compile(r"\s*\{|^[A-Za-z_][\w.]*:(\s|$)", re.MULTILINE)
+OPTION = re.compile(r"(^|\s)--[A-Za-z]")
+
+
+class TrainingProgram(NamedTuple):
+    """A program that trains.
+
+    Attributes:
+        words: the pattern of its file, its module, or its command and the word after it.
+        framework: whose options it takes.
+        any: without one, the frameworks that may be named for it.
+        options: options that it has where its command leaves them out.
+        plan: keys of a plan that it decides.
+        reads: keys of a plan by its own options.
+        starts: whether it starts the processes of a run itself.
+    """
+
+    words: str
+    framework: str = ""
+    any: Sequence[str] = ()
+    options: Mapping[str, Any] = {}
+    plan: Mapping[str, Any] = {}
+    reads: Mapping[str, str] = {}
+    starts: bool = False
+
+
+class SplitCommand(NamedTuple):
+    """A command at its program: what starts it, its name, and its own words."""
+
+    command: ShellCommand
+    launcher: Sequence[str]
+    name: str
+    program: TrainingProgram
+    given: Sequence[str]
 
 
 class TrainingCommand(NamedTuple):
@@ -30,15 +74,44 @@ class TrainingCommand(NamedTuple):
         options: its options with their values, as ``parse_arguments``.
         devices: the devices that it is started on; None where it does not say so.
         lines: what was left out of it, a line each.
+        program: the program.
     """
 
     options: dict[str, Any]
     devices: int | None
     lines: list[str]
+    program: TrainingProgram = TrainingProgram("")
+
+
+def is_command(text: str, place: Place) -> bool:
+    """Check whether a text is a command with options or a script, and no file of settings."""
+    if place.file.endswith((".sh", ".bash", ".slurm", ".sbatch")) or text.startswith("#!"):
+        return True
+    endings = "|".join(map(re.escape, FILE_ENDINGS))
+    named = OPTION.search(text) or re.search(rf"\S\s+\S+({endings})\s*$", text)
+    return not SETTINGS.search(text) and named is not None
+
+
+def find_framework(text: str, place: Place) -> str:
+    """Find the framework of the programs that a script or a command starts.
+
+    Raises:
+        PlanError: none of its programs is known, or they are of several frameworks.
+    """
+    found = (_split_program(one, "") for one in list_commands(text, {}, place))
+    names = sorted({one.program.framework for one in found if one and one.program.framework})
+    if len(names) != 1:
+        wrong = f"commands of {' and '.join(names)}" if names else "no program that is known"
+        raise PlanError(Fault(wrong, place, "--from, whose options the command takes"))
+    return names[0]
 
 
 def read_command(
-    text: str, place: Place | None, variables: Mapping[str, str] = {}
+    text: str,
+    place: Place | None,
+    variables: Mapping[str, str] = {},
+    name: str = "megatron",
+    fixed: Container[str] = (),
 ) -> TrainingCommand:
     """Read the command that trains.
 
@@ -46,26 +119,67 @@ def read_command(
         text: arguments, or a script.
         place: where faults are.
         variables: what the environment and the arguments of a script have.
+        name: the framework whose options they are.
+        fixed: keys of the plan that are chosen beside it.
 
     Raises:
         PlanError: there is no such command, or a value of it is not in the script.
     """
-    where = place or Place("arguments")
-    if not is_script(text):
+    where, needed = place or Place("arguments"), NEEDED.get(name, "")
+    if needed and not is_script(text):
         return TrainingCommand(parse_arguments(text, place), None, [])
-    found = list_commands(text, variables, where)
-    trains = [one for one in found if any(word.startswith(NEEDED) for word in one.words)]
+    split = [_split_program(one, name) for one in list_commands(text, variables, where)]
+    trains = [
+        one for one in split if one and any(word.startswith(needed) for word in one.command.words)
+    ]
+    trains = [one for one in trains if one.program.framework and not needed] or trains
     if not trains:
-        allowed = f"a command with {NEEDED}, whose options the script itself has"
+        allowed = f"a command with {needed or 'a program of ' + name}"
+        allowed += ", whose options the script itself has"
         raise PlanError(Fault("no command that trains", where, allowed))
-    words, program, given = _split_program(trains[-1], where)
+    command, launcher, shown, program, given = trains[-1]
+    at = where._replace(line=command.line)
+    if re.search("|".join(_load_launchers()["refused"]), shown):
+        raise PlanError(Fault(f"{shown} trains another kind of model", at))
     sbatch = [each for one in SBATCH.findall(text) for each in one.split()]
-    usual = _load_launchers()["programs"].get(program, {})
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
-    options, left_out = _take_unknown({**usual, **collect_arguments(given)}, where)
-    if left_out:
-        lines.append(f"left out, as the script does not set it: {', '.join(left_out)}")
-    return TrainingCommand(options, _count_devices([*sbatch, *words]), lines)
+    found = {**program.options, **collect_arguments(given)}
+    deciding = _find_deciding(name, program, fixed)
+    options, left_out = _take_unknown(found, deciding, where)
+    words = [*sbatch, *launcher, *(given if program.starts else ())]
+    devices, unknown = _count_devices(words, command, program)
+    if left_out := [*left_out, *unknown]:
+        shown_names = ", ".join(dict.fromkeys(left_out))
+        lines.append(f"left out, as the script does not set it: {shown_names}")
+    if name in TRAINERS:
+        files = [one for one in given[:1] if one.endswith(FILE_ENDINGS)]
+        files += [str(options[one]) for one in ("config",) if one in options]
+        if files:
+            fault = f"{shown} takes its options from {files[0]}, which is not read"
+            raise PlanError(Fault(fault, at, f"plan.py import {files[0]} --from {name}"))
+        if any(one.rpartition("/")[2] == "accelerate" for one in launcher):
+            started = {f"launch.{k}": v for k, v in collect_arguments(launcher).items()}
+            options |= {k: v for k, v in started.items() if not MARKED.search(str(v))}
+        options = dict(_parse_flag(*one) for one in options.items())
+        if not program.framework:
+            lines.insert(0, "the objective of this program is unknown: next token, an assumption")
+        lines.insert(0, f"read as options of {name}" + (f", which {shown} takes" * bool(shown)))
+    return TrainingCommand(options, devices, lines, program)
+
+
+def _parse_flag(option: str, value: Any) -> tuple[str, Any]:
+    """Parse an option as Python's parsers take it: names with underscores, values as YAML has
+    them, and `--no_x` for one that is not."""
+    name = option.replace("-", "_")
+    if name.startswith("no_") and value is True:
+        return name.removeprefix("no_"), False
+    if isinstance(value, str):
+        try:
+            node = yaml_nodes.parse_yaml(value, option)
+            return name, value if node is None else node.plain()
+        except PlanError:  # text, whatever it is
+            pass
+    return name, value
 
 
 def split_changes(changes: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -83,43 +197,111 @@ def _load_launchers() -> Mapping[str, Any]:
     return found
 
 
-def _split_program(command: ShellCommand, place: Place) -> tuple[Sequence[str], str, Sequence[str]]:
-    """Split a command at its program: the words before, its name, and its options.
+@cache
+def _load_programs() -> tuple[TrainingProgram, ...]:
+    """Load the programs that train."""
+    return tuple(TrainingProgram(**one) for one in _load_launchers()["programs"])
 
-    Raises:
-        PlanError: the program trains no decoder.
+
+def _split_program(command: ShellCommand, name: str) -> SplitCommand | None:
+    """Split a command at its program; None where it has none.
+
+    Args:
+        command: the command.
+        name: the framework; empty for any.
     """
+    known = _load_programs()
+    programs = [one for one in known if name in (one.framework, *one.any) or not name]
+    programs = [one for one in programs if name or one.framework]
     words = command.words
-    at = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
-    if at is None:
-        return (), "", words
-    program = "/".join(words[at].split("/")[-2:])
-    if re.search("|".join(_load_launchers()["refused"]), program):
-        where = place._replace(line=command.line)
-        raise PlanError(Fault(f"{program} trains another kind of model", where, "pretrain_gpt.py"))
-    return words[:at], words[at].rpartition("/")[2], words[at + 1 :]
+    for at, word in enumerate(words):
+        if len(word) > 200 or word.startswith("-"):
+            continue
+        folder, _, file = word.rpartition("/")
+        pair = f"{file} {words[at + 1]}" if at + 1 < len(words) else ""
+        for program in programs:
+            spelled = (file, f"{folder.rpartition('/')[2]}/{file}", pair)
+            found = next(filter(None, (re.fullmatch(program.words, one) for one in spelled)), None)
+            if found is not None:
+                of_pair = found[0] == pair
+                shown = pair if of_pair else "/".join(word.split("/")[-2:])
+                keys = dict.fromkeys(program.plan, found[found.lastindex or 0])
+                program = program._replace(plan=keys)
+                return SplitCommand(command, words[:at], shown, program, words[at + 1 + of_pair :])
+    bare = bool(words) and words[0].startswith("--")
+    return (
+        SplitCommand(command, (), "", TrainingProgram(""), words)
+        if bare or name in NEEDED
+        else None
+    )
 
 
-def _count_devices(words: Iterable[str]) -> int | None:
-    """Count the devices that a launcher's words say; None where they do not."""
-    sizes, name, counted = dict[str, int](), "", _load_launchers()["options"]
+def _count_devices(
+    words: Iterable[str], command: ShellCommand, program: TrainingProgram
+) -> tuple[int | None, list[str]]:
+    """Count the devices that a command is started on.
+
+    Args:
+        words: the words that say so.
+        command: the command, with its environment.
+        program: its program.
+
+    Returns:
+        The devices, None where they are not said; names of what the script does not set.
+    """
+    launchers, sizes, name, unknown = _load_launchers(), dict[str, int](), "", list[str]()
+    if program.starts:
+        held = {k.replace("_", "-").lower(): v for k, v in command.environment.items()}
+        words = [*(f"--{key}={value}" for key, value in held.items()), *words]
     for word in words:
         if word.startswith("-"):
             name, _, word = word.lstrip("-").replace("_", "-").partition("=")
-        number = LAUNCHER_NUMBER.fullmatch(word)
-        for what, names in counted.items():
-            if name in names and number:
+        number, listed = LAUNCHER_NUMBER.fullmatch(word), LISTED_DEVICES.fullmatch(word)
+        for what, names in launchers["options"].items():
+            if name in names and what == "devices_of_node" and listed and "," in word:
+                sizes[what] = listed[1].count(",") + 1
+            elif name in names and number:
                 sizes[what] = int(number[1])
+            elif name in names:
+                unknown += [f"${one}" for one in MARKED.findall(word)]
     if "devices_of_node" in sizes:
-        return sizes["devices_of_node"] * sizes.get("nodes", 1)
-    return sizes.get("devices")
+        return sizes["devices_of_node"] * sizes.get("nodes", 1), unknown
+    visible = LISTED_DEVICES.fullmatch(
+        next((v for k, v in command.environment.items() if k.endswith("DEVICES")), "")
+    )
+    names = {one.rpartition("/")[2] for one in command.words[:20]}
+    if "devices" not in sizes and visible and names & {*launchers["each_device"]}:
+        return (visible[1].count(",") + 1) * sizes.get("nodes", 1), unknown
+    return sizes.get("devices"), unknown
 
 
-def _take_unknown(found: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], list[str]]:
+def _find_deciding(
+    name: str, program: TrainingProgram, fixed: Container[str]
+) -> Callable[[str], bool | None]:
+    """Return what tells whether an option changes a plan: None for one without a value."""
+    if name in TRAINERS:
+        known = load_framework(name)
+        own = {**dict.fromkeys(known.models, "model"), **program.reads}
+        return lambda option: find_deciding(known, own, fixed, option.replace("-", "_"))
+    table = load_options(name)
+    assert table is not None
+
+    def decide(option: str) -> bool | None:
+        if table.defaults.get(option) is False:
+            return None
+        return option in table.defaults and table.classify(option) not in ("harmless", "named")
+
+    return decide
+
+
+def _take_unknown(
+    found: Mapping[str, Any], decides: Callable[[str], bool | None], place: Place
+) -> tuple[dict[str, Any], list[str]]:
     """Take what is not known out of options.
 
     Args:
         found: the options, with marked names of what the script does not set.
+        decides: whether an option changes a plan, None where it has no value.
         place: where faults are.
 
     Returns:
@@ -128,20 +310,18 @@ def _take_unknown(found: Mapping[str, Any], place: Place) -> tuple[dict[str, Any
     Raises:
         PlanError: the value of an option that changes a plan is not known.
     """
-    table, options = load_options("megatron"), dict[str, Any]()
-    left_out, missing = list[str](), dict[str, str]()
-    assert table is not None
+    options, left_out, missing = dict[str, Any](), list[str](), dict[str, str]()
     for option, value in found.items():
         parts = str(value).split()
         known = [one for one in parts if not MARKED.search(one)]
         names = [name for one in parts for name in MARKED.findall(one)]
-        flag = table.defaults.get(option) is False
+        role = decides(option) if names else False
         if not names:
             options[option] = value
-        elif known or flag:
-            options[option] = " ".join(known) if known and not flag else True
+        elif known or role is None:
+            options[option] = " ".join(known) if known and role is not None else True
             left_out += names
-        elif option in table.defaults and table.classify(option) not in ("harmless", "named"):
+        elif role:
             missing |= dict.fromkeys(MARKED.findall(parts[0]), option)
             left_out += [name for one in parts[1:] for name in MARKED.findall(one)]
     if missing:

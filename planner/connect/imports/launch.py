@@ -15,7 +15,12 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, python_file, trainers
-from planner.connect.imports.commands import read_command, split_changes
+from planner.connect.imports.commands import (
+    TrainingCommand,
+    is_command,
+    read_command,
+    split_changes,
+)
 from planner.connect.imports.option_table import judge_options, load_options
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import place_faults
@@ -211,23 +216,33 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     Raises:
         PlanError: the file is malformed, or says what is not modelled or no model is set.
     """
-    known, fixed = load_framework(name), trainers.parse_changes(changes)
-    options = _options_of(text, known, place)
+    known, command = load_framework(name), None
+    if is_command(text, place):
+        variables, fixed = split_changes(changes)
+        command = read_command(text, place, variables, name, fixed)
+        options = trainers.Options(_flatten_tree(command.options), text, known, fixed)
+    else:
+        fixed = trainers.parse_changes(changes)
+        options = _options_of(text, known, place, fixed)
+    start = _take_program_keys(command, options, fixed) if command else {}
     # The first time for the keys that conditions are about.
-    first, _ = _derive_keys(options, known, name, place)
-    keys, came_from = _derive_keys(options, known, name, place, {"parallelism.zero": 0, **first})
+    first, _ = _derive_keys(options, known, name, place, start=start)
+    above = {"parallelism.zero": 0, **first}
+    keys, came_from = _derive_keys(options, known, name, place, above, start)
+    came_from |= dict.fromkeys(start, ("its command",))
     keys = {"parallelism.zero": 0, **keys, **fixed}
     if "model" not in keys and not any(key.startswith("model.") for key in keys):
         option = next((key for key in known.models if key in options), "")
         named = str(options.get(option, ""))
-        if aliases.find_hub_model(named) is None:
+        shipped = aliases.find_preset("model", named, source.preset_names("model"))
+        if "/" not in named or shipped is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
-        keys["model"], came_from["model"] = aliases.find_hub_model(named), (option,)
+        keys["model"], came_from["model"] = shipped, (option,)
         options.given.pop(option, None)  # it is read
     told = PROCESSES.search(text)
-    rows = [*walk_rows(known.rows)]
-    keys = trainers.derive_sizes(options, keys, rows, int(told[1]) if told else None)
+    devices = int(told[1]) if told else command and command.devices
+    keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
     if "cluster" in keys:
         keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
     else:
@@ -245,16 +260,29 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             ("training.sequence_length", "the longest of the model"),
         )
         if key not in fixed and "cluster" not in fixed and key not in came_from
-        if not (key == "cluster.devices" and told)
+        if not (key == "cluster.devices" and devices)
     ]
-    devices = "the processes that its comments say" if told else "the fewest"
+    lines = [*(command.lines if command else ()), *open_, *lines]
+    by = "the processes that its comments say" if told else "its launcher"
     came_from = {
         "cluster.accelerator": ("no key says it",),
-        "cluster.devices": (devices,),
+        "cluster.devices": (by if devices else "the fewest",),
         **came_from,
         **dict.fromkeys(fixed, ("--set",)),
     }
-    return LaunchPlan(document, [*open_, *lines], came_from)
+    return LaunchPlan(document, lines, came_from)
+
+
+def _take_program_keys(
+    command: TrainingCommand, options: trainers.Options, fixed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Take the keys of a plan that the program of a command decides, or reads by options of its
+    own, which are read then; what is chosen beside it comes first."""
+    keys = dict(command.program.plan)
+    for option, key in command.program.reads.items():
+        if options.given.get(option) is not None:
+            keys[key] = options.given.pop(option)
+    return {key: fixed.get(key, value) for key, value in keys.items()}
 
 
 def add_stack(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -303,8 +331,10 @@ def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
             yield from [about] if isinstance(about, str) else about
 
 
-def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
-    """Parse the file of a trainer, JSON or YAML.
+def _options_of(
+    text: str, known: Framework, place: Place, fixed: Mapping[str, Any] = {}
+) -> trainers.Options:
+    """Parse the file of a trainer, JSON or YAML; ``fixed`` are keys that are chosen beside it.
 
     Raises:
         PlanError: it is no mapping.
@@ -312,7 +342,7 @@ def _options_of(text: str, known: Framework, place: Place) -> trainers.Options:
     tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
-    return trainers.Options(_flatten_tree(tree), text, known)
+    return trainers.Options(_flatten_tree(tree), text, known, fixed)
 
 
 def _load_values(

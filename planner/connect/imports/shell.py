@@ -36,6 +36,9 @@ BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*)
 HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
 REDIRECT = re.compile(r"[0-9&]?>{1,2}&?[ \t]*|<(?!\()[ \t]*")
 OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
+#: Variables by which programs choose devices, and the endings of files that a command gets.
+INHERITED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
+FILE_ENDINGS = (".yaml", ".yml", ".json")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
 SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 SUMS |= {ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
@@ -54,10 +57,11 @@ class Token(NamedTuple):
 
 
 class ShellCommand(NamedTuple):
-    """A command: its words in their order, and its line."""
+    """A command: its words in their order, its line, and the variables of ``INHERITED`` then."""
 
     words: list[str]
     line: int
+    environment: Mapping[str, str] = {}
 
 
 def is_script(text: str) -> bool:
@@ -377,10 +381,12 @@ class _ShellReader:
             )
             words = words[: at - 1] + [one for each in inner for one in each]
         shows = words[0] in ("echo", "printf")
-        if not shows and any(one.startswith("--") or " --" in one for one in words):
+        has_options = any(one.startswith("--") or " --" in one for one in words)
+        if not shows and (has_options or words[-1].endswith(FILE_ENDINGS)):
             parts = (one.split() if " --" in one else [one] for one in words)
             bare = [one.strip("'\"") for each in parts for one in each if one != "\\"]
-            self.commands.append(ShellCommand(bare, line))
+            held = {name: " ".join(self.values[name]) for name in INHERITED if name in self.values}
+            self.commands.append(ShellCommand(bare, line, held))
         return words[0] != "false"
 
     def assign_words(

@@ -8,7 +8,7 @@ its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
-from planner.connect.exports.rules import Row, follow_rows, list_written
+from planner.connect.exports.rules import Row, follow_rows, list_written, walk_rows
 from planner.connect.exports.table import ExportDraft
 from planner.documents import yaml_nodes
 from planner.plans.document import Plan
@@ -35,7 +35,13 @@ class Options(dict[str, Any]):
         open: options that it leaves to the trainer ("auto").
     """
 
-    def __init__(self, found: Mapping[str, Any], text: str, known: Framework) -> None:
+    def __init__(
+        self,
+        found: Mapping[str, Any],
+        text: str,
+        known: Framework,
+        fixed: Mapping[str, Any] = {},
+    ) -> None:
         self.known = known
         told = ENVIRONMENT.search(text)
         pairs = (each.partition("=") for each in told[1].split()) if told else ()
@@ -49,7 +55,14 @@ class Options(dict[str, Any]):
         self.given = {
             k: v for k, v in self.given.items() if v is not None and not is_same(v, "auto")
         }
-        super().__init__({**known.defaults, **self.given})
+        # What another file decides is as if this one did, in the words of its row.
+        chosen: dict[str, Any] = {}
+        for row in walk_rows(known.rows):
+            key, about = next(iter(row.items()))
+            if key in fixed and key in known.refused.values() and isinstance(about, Mapping):
+                word = about.get("words", {}).get(fixed[key])
+                chosen |= word if isinstance(word, Mapping) else {}
+        super().__init__({**known.defaults, **chosen, **self.given})
         for rule in known.also:
             if all(is_same(self.get(key), value) for key, value in rule["when"].items()):
                 self._replace_words(rule["when"], rule["means"])
@@ -57,8 +70,7 @@ class Options(dict[str, Any]):
     def _rename_options(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield options by the names that rows write."""
         for key, value in found.items():
-            for pattern, name in self.known.renamed.items():
-                key = re.sub(f"^(?:{pattern})$", name, key)
+            key = rename_option(self.known, key)
             digits = key.startswith(VARIABLES) and re.fullmatch(r"[0-9]{1,9}", str(value))
             yield key, int(value) if digits else value
 
@@ -92,14 +104,48 @@ class Options(dict[str, Any]):
 
     def is_ignored(self, option: str) -> bool:
         """Check whether an option changes nothing in a plan."""
-        return any(re.match(pattern, option) for pattern in self.known.besides)
+        return _match_start(self.known.besides, option)
+
+
+def _match_start(patterns: Iterable[str], option: str) -> bool:
+    """Check whether an option begins as one of some patterns."""
+    return any(re.match(pattern, option) for pattern in patterns)
+
+
+def rename_option(known: Framework, option: str) -> str:
+    """Return the name by which the rows of a framework write an option."""
+    for pattern, name in known.renamed.items():
+        option = re.sub(f"^(?:{pattern})$", name, option)
+    return option
+
+
+def find_deciding(
+    known: Framework, own: Mapping[str, str], fixed: Container[str], option: str
+) -> bool:
+    """Check whether an option of a trainer changes a plan.
+
+    Args:
+        known: the trainer.
+        own: keys of a plan by further options that do.
+        fixed: keys that are chosen beside it.
+        option: the option, as a command has it.
+    """
+    name = rename_option(known, option)
+    if name in own:
+        return own[name] not in fixed
+    means = {key for rule in known.also for key in rule["when"]}
+    refused = [key for pattern, key in known.refused.items() if re.match(pattern, name)]
+    if refused and refused[0] is not None:
+        return refused[0] not in fixed
+    read = bool(refused) or name in means or name in {*list_written(known.rows)}
+    return read and not _match_start(known.besides, name)
 
 
 def is_same(given: Any, option: Any) -> bool:
     """Compare what a file says with an option's value, however it is written: numbers of a file
-    are exact, arguments of a line stand one behind another."""
+    are exact, items of a list stand one behind another, or have commas between."""
     if isinstance(option, list) and isinstance(given, str):
-        return [str(one) for one in option] == given.split()
+        return [str(one) for one in option] == re.split(r"[,\s]+", given.strip())
     if isinstance(given, Fraction) and isinstance(option, float):
         return given == Fraction(str(option))
     return given == option or (given is not None and str(given) == str(option))
