@@ -329,7 +329,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
         [[*quick.list_ignored(one)[1:]] for one in texts],
     )
     sides = [
-        " ".join(one for one in of if not all(one in each for each in words)).strip("?!,; ")
+        " ".join(one for one in of if not all(one in each for each in words)).strip("?!,;: ")
         for of in words
     ]
     for text, side in zip(texts, sides, strict=True):
@@ -347,8 +347,10 @@ def _compare_texts(texts: Sequence[str]) -> str:
         writing.format_diff(diff.diff_results(texts[0], text, reports[0], report))
         for text, report in zip(texts[1:], reports[1:], strict=True)
     ]
-    without = (dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))
-    lead = [*_list_left_out(*without), *lead]
+    lead = [
+        *_list_left_out(*(dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))),
+        *lead,
+    ]
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0]) or usual

@@ -70,7 +70,6 @@ _SEPARATOR = re.compile(
 )
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
-_HUNDREDS = re.compile(r"\b(?<![.,])(\d(?:\s*(?:-|–|to|or)\s*\d)?)\s+hundred\b", re.I)
 _WORD = re.compile(r"(?:[^\s,;:?!()\[\]=|~]|(?<=\d),(?=\d))+|.")
 _NAME = r"((?:[A-Za-z]+-)*[A-Za-z]{2,})(?:[-_ ]?v?\d[\d.]*o?)?"  # of a model that is not built in
 #: What stands before the name of a device.
@@ -90,7 +89,7 @@ _VALUE = re.compile(
 #: Two numbers of one unit: `8-16 GPUs`, `$2 to $3`, `between 32 and 64`.
 _MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
-    rf"(?<![\w.])(?P<between>between\s+)?(?P<sign>\$?)\s*(?P<first>{_NUMBER})(?P<many>{_MANY})"
+    rf"(?<![\w.])(?P<between>between\s+)?(?P<sign>(?:\$\s*)?)(?P<first>{_NUMBER})(?P<many>{_MANY})"
     r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:-+>|[-–—/→]|\.\.|to|or|(?(between)and|vs\.?))\s*\$?\s*"
     rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
@@ -189,7 +188,8 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
         return str(near[0])
 
-    text = _HUNDREDS.sub(lambda found: re.sub(r"(\d)", r"\g<1>00", found[1]), text)
+    for pattern, plain in _load_phrases()["rewritten"].items():
+        text = re.sub(pattern, plain, text, flags=re.I)
     return _LETTERS.sub(correct, text), corrections
 
 
@@ -228,7 +228,11 @@ def split_alternatives(text: str) -> list[str]:
     unread = any(
         re.search(r"(?<![\w.-])\d", text[one.begin : one.end]) for one in _list_left_out(text)
     )
-    joins = [*re.finditer(rf"\b(?:{'|'.join(words)})\b\.?", text, re.I)] if not unread else []
+    joins = (
+        [*re.finditer(rf"\b(?:{'|'.join(words)})\b\.?{'|,' if compared else ''}", text, re.I)]
+        if not unread
+        else []
+    )
     ends = [*(one.start() for one in joins[1:]), len(text)]
     for join, end in zip(joins, ends, strict=False):
         sides = (
@@ -498,11 +502,10 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         limits = {"deadline", "budget", "money", "hours"} & said.keys()
         asked = ["largest-model"] if limits else []
     spending = bool(asked) and {*asked} <= {*SPENT} and not trained & said.keys()
-    if spending and {"deadline", "cluster.devices"} <= said.keys():  # what is spent in this time
+    timed = {"deadline", "cluster.devices"} <= said.keys() or "hours" in said
+    if spending and timed:  # what is spent in this time
         asked = [*asked, "tokens-by-deadline"]
-        if not named:
-            _add_assumptions(said, "any model")
-            said["model"] = said.pop("any model")
+        _add_assumptions(said, *([] if named else ["model"]))
     if sized := "largest-model" in asked:
         _add_assumptions(said, "model")
         if (spent or {"budget", "money"} & said.keys()) and "cluster.accelerator" not in said:
@@ -611,7 +614,9 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     bought = limits and bare and "largest-model" not in asked
     if bought and trained and not asked:
         del said["cluster.devices"]
-    counted = {*without["counted"]} & {*asked} or "hours" in said or several or bought
+    counted = (
+        {*without["counted"]} & {*asked} or {"hours", "price"} & said.keys() or several or bought
+    )
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and "deadline" in limits:
@@ -630,6 +635,8 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         least, degrees = said["cluster.devices"], _multiply_degrees(said)
         many = _count_holding(said, degrees if degrees > 1 else least.value)
+        if "hours" in said:  # as many as take them in 30 days
+            many = max(many, 1 << int(Fraction(said["hours"].value) / 720).bit_length() >> 1)
         if "parallelism.data" in said:
             said["cluster.devices"] = least._replace(value=degrees)
         elif many != least.value or several:
@@ -1200,7 +1207,9 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         PlanError: it may be the price of a device or of a node.
     """
     money = said.get("money")
-    spent = {*asked} & {*ANSWERED, "tokens-by-deadline"} or "price" in said
+    spent = (
+        {*asked} & {*ANSWERED, "tokens-by-deadline"} and "cost" not in asked
+    ) or "price" in said
     if money and not spent and Fraction(money.value) < _load_phrases()["limits"]["hourly"]:
         why = f"{ASSUMED}${money.value} alone is the price of a device for an hour"
         said["price"] = said.pop("money")._replace(why=why)
@@ -1339,8 +1348,12 @@ def _convert_rate(said: dict[str, Said], adapted: bool, asked: Iterable[str]) ->
     peak = next(peaks[one] for one in (precision, "bf16", "fp16") if one in peaks)
     whole = units.parse(peak["value"], "FLOP/s") / (2 if peak["convention"] == "sparse" else 1)
     each = Fraction(rate.value) * (10**12 if flop else _count_flop(said, size or 0))
-    each /= count.value if tokens and not of else 1
+    total = (
+        tokens and not of and each / count.value / whole >= _load_phrases()["limits"]["least mfu"]
+    )
+    each /= count.value if total else 1
     shown = f"{rate.value} {'TFLOP/s' if flop else 'tokens/s, attention counted,'}"
+    shown += " of each device" if tokens and not of and not total else ""
     why = f"{ASSUMED}{shown} of a peak of {plain_text(whole / 10**12)} TFLOP/s"
     said["time.mfu"] = rate._replace(value=f"{plain_text(round(each / whole * 100, 1))}%", why=why)
 
@@ -1420,16 +1433,9 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     limits |= {"until": until} if until else {}
     tokens = "training.tokens" in said
     if sized and not tokens and (limits or "compute-optimal" in asked):
-        usual = _load_phrases()["assumptions"]["deadline"][0]
-        if (
-            budget
-            and {"cluster.price", "cluster.devices"} <= said.keys()
-            and not deadline
-            and not hours
-        ):
-            _buy_devices(said, budget, Said(usual, budget.place))
-        if deadline and budget and not hours:
-            deadline = deadline if _buy_devices(said, budget, deadline) else None
+        usual = Said(_load_phrases()["assumptions"]["deadline"][0], Place(TEXT))
+        if budget and not hours and {"cluster.price", "cluster.devices"} <= said.keys():
+            deadline = deadline if _buy_devices(said, budget, deadline or usual) else None
         elif len([*filter(None, (deadline, budget, hours))]) != 1:
             raise _ask_for("each")
         spent = deadline.value if deadline else f"{budget.value} USD" if budget else ""
@@ -1478,14 +1484,8 @@ def _keep_devices(said: dict[str, Said]) -> dict[str, str]:
 
 def _buy_devices(said: dict[str, Said], budget: Said, deadline: Said) -> bool:
     """Assume the devices that a budget pays for until a deadline, in whole nodes, where nobody says
-    how many; return whether the budget lasts until then.
-
-    Raises:
-        PlanError: no price is given.
-    """
-    devices, price = said.get("cluster.devices"), said.get("cluster.price")
-    if not devices or not price:
-        raise _ask_for("each")
+    how many; return whether the budget lasts until then."""
+    devices, price = said["cluster.devices"], said["cluster.price"]
     cost = units.parse(price.value, "USD/h") * units.parse(deadline.value, "h")
     many = int(Fraction(budget.value) / cost)
     if devices.why and many:
@@ -1517,6 +1517,7 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
     title = from_data(one_line(" ".join(text.split()))[:NAME], start, STATED)
     tree: dict[str, Any] = {"name": title, "cluster": {}, "training": {}}
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
+    launcher = None if "training.stack" in said else launcher
     if data and "cluster.devices" in said:
         degrees = [f"parallelism.{key}" for key in DEGREES[1:]]
         count = prod(said[key].value for key in ("parallelism.data", *degrees) if key in said)
@@ -1889,6 +1890,9 @@ def _parse_slot(name: str, text: str) -> Any:
     value *= 24 if name == "daily" else 1  # days as hours
     if name in ("money", "daily"):
         return plain_text(value)
+    if step == 1024 and many and (count := int(value) * 1000 // step):
+        power = 1 << (count - 1).bit_length()  # 131k is 131,072
+        value = Fraction(power) if 0 <= power - count <= count / 100 else value
     return int(value) if value.denominator == 1 else None
 
 
