@@ -3,9 +3,8 @@
 For each wrapper that planner/connect/imports/towers.yaml knows: the configuration of its class, and
 small ones of random shapes, as `save_pretrained` writes them, with the parameters of the model on
 the meta device; and of small ones the FLOPs of one image or clip through tower and projector, as
-PyTorch's counter counts them on a CPU with unfused attention. Needs torch and transformers, and
-nothing of the planner but the list of wrappers. Printed by versions, kept in
-tests/data/counts/towers.json, which tests/connect/test_towers.py holds the importer against.
+PyTorch's counter counts them on a CPU with unfused attention. Needs torch and transformers, and of
+the planner the list of wrappers. Kept in tests/data/counts/towers.json (test_towers.py).
 """
 
 from __future__ import annotations
@@ -52,6 +51,8 @@ def tower(kind: str, given: Mapping[str, Any], hidden: int, draw: random.Random)
         "image_size": patch * side,
         "num_patches": side * side,
         "out_hidden_size": hidden,
+        "output_dim": hidden,
+        "n_window": 4,
         "max_source_positions": 4 * draw.randint(2, 6),
         "num_mel_bins": draw.choice((8, 20)),
         "num_position_embeddings": draw.choice((16, 64)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,9 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
     if isinstance(config, Mapping) and diffusion.NAME in config and "model_type" not in config:
         name, document, came_from = diffusion.convert_diffuser(config, place)
         return HfDocument(drop_defaults(document, place), came_from, family=name)
-    given, notes, named, outer = _extract_text(config, place)
-    flat = outer in CLASSES["wrappers"] and not any(k in config for k in INNER)
+    given, notes, named, wrapper = _extract_text(config, place)
+    outer = str(wrapper.get("model_type"))
+    flat = outer in CLASSES["wrappers"] and not any(k in wrapper for k in INNER)
     kind = str(given["model_type"])
     if kind not in FAMILIES:
         raise _refuse_type(kind, FAMILIES, place)
@@ -72,7 +73,7 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
     family = families.row(kind)
     check_values(c, family.refused, kind)
     made = HfDocument({}, notes=notes, family=kind)
-    own = _of_class(named, (outer, kind), family, made, c)
+    own = _of_class(named, (str(config["model_type"]), outer, kind), family, made, c)
     made.document, made.came_from = trace_traits({**family.traits, **own}, c)
     if made.document["layers"] > MOST_LAYERS:
         raise c.fault(f"{made.document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
@@ -82,36 +83,42 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
     _note_further(c, made)
     made.notes += [said for key, said in family.notes.items() if made.document.get(key)]
     if outer in towers.WRAPPERS:
-        _add_towers(config, outer, flat, made, place)
+        _add_towers(wrapper, set(given) | set(c.defaults), flat, made, place)
     made.document = drop_defaults(made.document, place)
     return made
 
 
 def _add_towers(
-    config: Mapping[str, Any], outer: str, flat: bool, made: HfDocument, place: Place | None
+    wrapper: Mapping[str, Any],
+    text: Collection[str],
+    flat: bool,
+    made: HfDocument,
+    place: Place | None,
 ) -> None:
     """Add the towers of a wrapper that are known whole; otherwise extend the note on what is left
     out.
 
     Args:
-        config: the whole configuration.
-        outer: its model type.
-        flat: whether the language model's keys are not in a mapping of their own.
+        wrapper: the configuration that has the towers.
+        text: keys of the language model; older files repeat them in the wrapper.
+        flat: whether they are not in a mapping of their own.
         made: the document, which this changes.
         place: the file.
     """
+    outer = str(wrapper["model_type"])
+    at = next(i for i, note in enumerate(made.notes) if f" of a {outer} configuration" in note)
     try:
-        found = towers.read_towers(config, outer, made.document["hidden"], flat, place)
+        found = towers.read_towers(wrapper, text, made.document["hidden"], flat, place)
         fill_defaults({**made.document, **found}, place)
     except PlanError as error:
-        made.notes[0] += f" ({'; '.join(fault.message for fault in error.faults)})"
+        made.notes[at] += f" ({'; '.join(fault.message for fault in error.faults)})"
         return
     if found:
         made.document |= found
         for name, tower in found.items():
             where = towers.WRAPPERS[outer][name]["of"]
             made.came_from |= {f"{name}.{key}": (where,) for key in tower}
-        made.notes[0] = f"{outer}: {' and '.join(found)} tower and projector are counted too"
+        made.notes[at] = f"{outer}: {' and '.join(found)} tower and projector are counted too"
 
 
 def _of_class(
@@ -152,14 +159,16 @@ def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanEr
     return PlanError(Fault(fault, place, None, nearest(kind, known)))
 
 
-def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str], str, str]:
+def _extract_text(
+    config: Any, place: Place | None
+) -> tuple[dict[str, Any], list[str], str, Mapping[str, Any]]:
     """Extract the language model's keys of a configuration, multimodal or not; return them with
-    notes on what is left out, and the class and the type of the whole."""
+    notes on what is left out, the class of the whole, and the mapping that has its towers."""
     if not isinstance(config, Mapping):
         raise PlanError(Fault("a configuration is a mapping of keys", place))
     _check_depth(config, place)
     given, notes, named = dict(config), list[str](), ""
-    whole = str(given.get("model_type"))
+    wrapper = given
     for _ in range(4):
         classes = given.get("architectures")
         if not named and isinstance(classes, list) and classes and isinstance(classes[0], str):
@@ -170,11 +179,13 @@ def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], lis
         outer = str(given.get("model_type"))
         if outer not in CLASSES["wrappers"]:
             raise _refuse_type(outer, [*CLASSES["wrappers"], *FAMILIES], place)
-        text = {"model_type": CLASSES["wrappers"][outer], **given[inner]}
-        if "tie_word_embeddings" in given:  # the head is the outer class's
-            text["tie_word_embeddings"] = given["tie_word_embeddings"]
-        notes.append(f"text part of a {outer} configuration; its other parts are left out")
-        given = text
+        text = {"model_type": CLASSES["wrappers"][outer]}
+        tie = "tie_word_embeddings"  # the head is the outer class's
+        text |= {key: v for key, v in towers.DEFAULTS.get(outer, {}).items() if key == tie}
+        text |= given[inner] | {key: v for key, v in given.items() if key == tie}
+        part = inner.removesuffix("_config")
+        notes.append(f"{part} part of a {outer} configuration; its other parts are left out")
+        wrapper, given = given, text
     outer = CLASSES["wrappers"].get(str(given.get("model_type")))
     if outer in FAMILIES and given["model_type"] not in FAMILIES:  # an older, flat spelling
         notes.append(f"text part of a {given['model_type']} configuration")
@@ -184,7 +195,7 @@ def _extract_text(config: Any, place: Place | None) -> tuple[dict[str, Any], lis
         raise PlanError(Fault("the configuration has no key 'model_type'", place))
     if not isinstance(given["model_type"], str):
         raise PlanError(Fault("model_type is not text", place, "such as llama"))
-    return given, notes, named, whole
+    return given, notes, named, wrapper
 
 
 def _check_depth(node: Any, place: Place | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = resources.read_json(
 )
 #: Of a wrapper, keys that are no tower's.
 _OUTER = ("model_type", "architectures", "tie_word_embeddings")
+#: Keys of a wrapper's row that are no key of the document.
+_ABOUT = ("of", "is", "as", "harmless")
 
 
 @cache
@@ -32,15 +34,15 @@ def _row(kind: str) -> Traits:
 
 
 def read_towers(
-    wrapper: Mapping[str, Any], kind: str, hidden: int, flat: bool, place: Place | None
+    wrapper: Mapping[str, Any], text: Collection[str], hidden: int, flat: bool, place: Place | None
 ) -> dict[str, Any]:
     """Read the towers of a wrapper by the key of the model document.
 
     Args:
-        wrapper: the whole configuration, of type ``kind``.
-        kind: the type.
+        wrapper: the configuration that has them.
+        text: keys of the language model; where the wrapper repeats them they are no tower's.
         hidden: width of the language model.
-        flat: whether the language model's keys stand in it, too.
+        flat: whether the language model's keys stand in it alone.
         place: where faults are.
 
     Returns:
@@ -49,7 +51,7 @@ def read_towers(
     Raises:
         PlanError: a tower that is not modelled, with what keeps it from being so.
     """
-    found = {}
+    found, kind = {}, str(wrapper["model_type"])
     assumed = DEFAULTS[kind]
     seen = {said["of"] for said in WRAPPERS[kind].values()}
     for name, said in WRAPPERS[kind].items():
@@ -69,9 +71,10 @@ def read_towers(
         defaults = {**DEFAULTS[own], **{f"wrapper.{key}": v for key, v in assumed.items()}}
         c = Config(keys, defaults, _row(own).get("names", {}), place)
         row = {key: value for key, value in _row(own).items() if key not in ("harmless", "names")}
-        leads = {key: value for key, value in said.items() if key not in ("of", "is", "as")}
+        leads = {key: value for key, value in said.items() if key not in _ABOUT}
         found[name] = expand_keys(read_traits({**row, **leads}, c))
-        known = {*_row(own).get("harmless", ()), *_SAID["harmless"], *_OUTER, "text.hidden_size"}
+        known = {*_row(own).get("harmless", ()), *said.get("harmless", ()), *_SAID["harmless"]}
+        known |= {*_OUTER, "text.hidden_size", *(f"wrapper.{key}" for key in text)}
         # Where the wrapper is flat, its keys are judged as the language model's.
         c.judge(known, HARMLESS, "wrapper.", flat)
     return found
