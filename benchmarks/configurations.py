@@ -258,16 +258,8 @@ def variations(count: int, seed: int, only: Sequence[str]) -> Iterator[tuple[str
         if outcome == "unbuilt":
             continue
         done += 1
-        yield (
-            outcome,
-            {
-                "type": kind,
-                "class": named,
-                "changes": changes,
-                "expected": expected,
-                "ours": ours,
-            },
-        )
+        row = {"type": kind, "class": named, "changes": changes}
+        yield outcome, row | {"expected": expected, "ours": ours}
 
 
 def census(only: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -279,13 +271,8 @@ def census(only: Sequence[str]) -> Iterator[dict[str, Any]]:
             outcome, expected, ours = compare(default(kind), names[0])
         except Exception:
             outcome, expected, ours = "unbuilt", None, traceback.format_exc(limit=0)[-150:]
-        yield {
-            "type": kind,
-            "class": names[0],
-            "outcome": outcome,
-            "expected": expected,
-            "ours": ours,
-        }
+        row = {"type": kind, "class": names[0], "outcome": outcome}
+        yield row | {"expected": expected, "ours": ours}
 
 
 def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
