@@ -1,15 +1,15 @@
 """Serving by roofline beside published measurements: `python -m benchmarks.serving_accuracy`.
 
-Each row of the file (``benchmarks.measured``) is a whole answer: the first token and all further
-ones. No constant is fitted to these rows. ``--markdown FILE`` rewrites the table between the
-markers of a page (docs/accuracy/runs.md).
+Each row of the file (``benchmarks.measured``) is a whole answer (the first token and all further
+ones) or one further token. ``--markdown FILE`` rewrites the table between the markers of a page
+(docs/accuracy/runs.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from benchmarks import measured, tables
 from benchmarks.measured import Record, Row
@@ -32,7 +32,8 @@ def lines(rows: Sequence[Row], records: Sequence[Record]) -> list[tuple[str, ...
     table: list[tuple[str, ...]] = [HEADS]
     for row, record in zip(rows, records, strict=True):
         cluster, run = row.plan["cluster"], row.plan["training"]
-        tokens = run["micro_batch"] * run["output_tokens"]
+        answer = row.quantity == "time.latency_seconds"
+        tokens = run["micro_batch"] * (run["output_tokens"] if answer else 1)
         table.append(
             (
                 row.source,
@@ -49,14 +50,14 @@ def lines(rows: Sequence[Row], records: Sequence[Record]) -> list[tuple[str, ...
 
 
 def means(records: Sequence[Record]) -> str:
-    """Each source's mean ratio."""
+    """Each source's mean ratio and median error."""
     said = []
     for source, group in tables.grouped(records, "source").items():
         ratios = [speed(record) for record in group]
-        off = fmean(abs(ratio - 1) for ratio in ratios)
+        off = median(abs(ratio - 1) for ratio in ratios)
         said.append(
             f"- {source}: {len(group)} rows, predicted speed over measured {fmean(ratios):.2f} on "
-            f"average, {off:.0%} off."
+            f"average, median error {off:.0%}."
         )
     return "\n".join(said)
 
