@@ -49,6 +49,7 @@ SPEED = (
     "time.mfu",
     "time.hfu",
     "time.latency_seconds",
+    "time.decode_seconds",
 )
 #: Values of a source that its own median may be taken of.
 FEWEST_OF_AN_OFFSET = 3

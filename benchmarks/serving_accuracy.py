@@ -1,8 +1,7 @@
 """Serving by roofline beside published measurements: `python -m benchmarks.serving_accuracy`.
 
-Each row of the file (``benchmarks.measured``) is a whole answer (the first token and all further
-ones) or one further token. ``--markdown FILE`` rewrites the table between the markers of a page
-(docs/accuracy/runs.md).
+Each row of the file (``benchmarks.measured``) is a whole answer or one further token of it.
+``--markdown FILE`` rewrites the table between the markers of a page (docs/accuracy/runs.md).
 """
 
 from __future__ import annotations

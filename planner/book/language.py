@@ -10,7 +10,8 @@ from functools import partial as partial
 from typing import Any as Any
 
 from planner.book.expressions import *
-from planner.book.expressions import apply_operation, log
+from planner.book.expressions import apply_operation
+from planner.book.expressions import log as log
 from planner.book.notation import *
 from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED

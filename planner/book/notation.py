@@ -537,6 +537,27 @@ n_ring = efficiency(
     "kernels that the host launches for a block of keys and values of another rank",
     "ring_launches",
 )
+# A step of decoding, by the engine that serves (presets/efficiency/engines.yaml)
+t_stp = efficiency(
+    "t_stp", "host time of a step of decoding that the device waits for", "decode_step", unit="s"
+)
+t_seq = efficiency("t_seq", "the same for each sequence", "decode_sequence", unit="s")
+t_hk = efficiency(
+    "t_hk", "host time of one kernel of a step of decoding", "decode_launch", unit="s"
+)
+t_gap = efficiency("t_gap", "time of a kernel besides its work", "decode_gap", unit="s")
+n_row = efficiency("n_row", "rows that a matmul computes at least", "decode_rows")
+a_ar = efficiency(
+    "a_ar", "time of an engine's all-reduce of no size", "decode_all_reduce", unit="s"
+)
+x_ar = efficiency(
+    "x_ar", "the same for each doubling of its ranks", "decode_all_reduce_doubling", unit="s"
+)
+e_ar = sustained(
+    "e_ar",
+    "share of what collectives sustain of the link that an engine's all-reduce reaches",
+    "decode_all_reduce_share",
+)
 e_qr = efficiency(
     "e_qr", "share of the 32-bit peak that QR decompositions reach", "decomposition", letter=r"\eta"
 )

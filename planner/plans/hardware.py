@@ -166,7 +166,8 @@ def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     launches = _parse_fact({"value": kernels["launches"]})
     draft.default("time.efficiency.launches", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
-    for key, otherwise in {**facts["assumed"], **dispatcher}.items():
+    serving = _find_engine(draft) if draft.get("training.mode") == "inference" else {}
+    for key, otherwise in {**facts["assumed"], **dispatcher, **serving}.items():
         fact = own.get(key) or otherwise
         draft.default(f"time.efficiency.{key}", _parse_fact(fact), _name_source(fact))
     if accelerator.get("link") is not None:
@@ -192,6 +193,18 @@ def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         reads = each if reads == 1 or until is None or date <= until else reads
     draft.default("time.cast_reads", reads, "of the implementation")
     draft.default("time.rope", int(draft.get("model.positions") == "rope"), "model.positions")
+
+
+def _find_engine(draft: Draft) -> dict[str, Fact]:
+    """Return what a step of decoding costs besides its work, by the keys of ``time.efficiency``:
+    as the releases of the engine until the date of the software have it."""
+    until = draft.get("training.kernels")
+    found = dict(load_calibration()["serving"])
+    releases = resources.load_preset("efficiency/engines")[draft.get("training.engine")]
+    for release in releases:
+        if until is None or release["since"] <= until or release is releases[0]:
+            found |= {key: fact for key, fact in release.items() if key != "since"}
+    return found
 
 
 def _adjust_for_date(plan: Draft | Plan, peak: str, fact: Fact) -> tuple[Fact, Any, str]:

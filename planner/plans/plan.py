@@ -310,6 +310,11 @@ def _set_choices(draft: Draft) -> None:
         ("schedule", virtual, "interleaved", "1f1b", "virtual_pipeline is above 1"),
     ):
         draft.default(f"training.{key}", yes if holds else no, f"{yes} where {when}, else {no}")
+    if draft.get("training.mode") == "inference":
+        draft.default("training.engine", "vllm", "most people run it")
+    elif (engine := draft.get("training.engine")) is not None:
+        wrong = f"{engine} serves, and this plan does not"
+        draft.fault("training.engine", wrong, "left out, or mode: inference")
 
 
 def _set_lengths(draft: Draft) -> None:

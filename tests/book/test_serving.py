@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 
+#: Of Qwen's tables: 1 / 311.55 and 1 / 47.40 s with 2.2 ms of vLLM's host, 0.88 ms of each layer.
+ENGINES = [("vllm", "2024-10", 1 / 311.55), ("transformers", "2024-10", 1 / 47.4)]
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy" / "runs.md"
 
 
@@ -29,6 +32,8 @@ def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evalu
             "precision": "bf16-pure",
         },
         "parallelism": {},
+        # Bytes and FLOPs alone.
+        "time": {"efficiency": {"decode_gap": 0, "decode_rows": 1}},
     }
     for key, value in changes.items():
         section, _, name = key.partition("__")
@@ -146,16 +151,30 @@ def test_the_page_states_what_the_program_prints() -> None:
     page, mark = PAGE.read_text("utf-8"), serving_accuracy.MARK
     table = tables.markdown(serving_accuracy.lines(rows, records), serving_accuracy.means(records))
     assert tables.rewritten(page, table, mark) == page
-    # A roofline is not much slower than a run, but for eight devices whose own all-reduce takes
-    # less than the hops of a ring (docs/accuracy/runs.md).
-    ratios = [serving_accuracy.speed(record) for record in records]
-    slower = {
-        (row.source, row.plan["cluster"]["devices"])
-        for row, ratio in zip(rows, ratios, strict=True)
-        if ratio <= 0.75
-    }
-    assert slower <= {("gpt-fast", 8)}
-    assert min(ratios) > 0.7
+    # Of sources that gave no constant, newest engines first.
+    judged = {row.source: [] for row in rows}  # type: ignore[var-annotated]
+    for row, record in zip(rows, records, strict=True):
+        judged[row.source].append(serving_accuracy.speed(record))
+    for name in ("InferenceX, SGLang", "InferenceX, vLLM", "TensorRT-LLM 1", "vLLM", "vLLM 0.2"):
+        assert 0.85 < fmean(judged[name]) < 1.15, name
+
+
+@pytest.mark.parametrize(("engine", "date", "step"), ENGINES)
+def test_the_host_of_an_engine_takes_what_was_measured(engine: str, date: str, step: float) -> None:
+    """A token of a model whose weights take 0.6 ms, and 24 layers: what waits is the host."""
+    plan = serving(
+        "qwen2-0.5b", training__engine=engine, training__kernels=date, time__efficiency={}
+    )
+    assert seconds(plan) == pytest.approx(step, rel=0.15)
+
+
+def test_a_graph_takes_the_launches_off_the_host() -> None:
+    eager, graph = (serving(training__engine=one) for one in ("vllm-eager", "vllm"))
+    assert float(graph.value("time.decode.launches")) == 0
+    per_layer = float(eager.value("time.decode.launches")) / 32
+    assert per_layer == pytest.approx(11 * 34e-6, rel=0.1)
+    with pytest.raises(PlanError, match="vllm serves, and this plan does not"):
+        serving(training__mode="train", training__engine="vllm")
 
 
 # what is kept and paid for the sequences that are served

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.book.formulas.compute import component_flops
+from planner.book.formulas.compute import NOTHING, OTHERS, SIDES, component_flops
 from planner.book.formulas.layout import data, micro_batches, tokens
 from planner.book.formulas.memory_cache import cache_block, cache_index
 from planner.book.formulas.memory_states import weights_component
@@ -15,7 +15,7 @@ from planner.book.formulas.network import (
     waiting,
 )
 from planner.book.formulas.time_part import exchanges, forward
-from planner.book.formulas.time_peak import peak
+from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.language import *
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
@@ -41,6 +41,22 @@ prefill_rate = rate(
 )
 
 
+BALLS = "Raab & Steger 1998, Balls into bins, theorem 1"
+#: Rows of the fullest of the e groups of experts, over an even share.
+fullest = estimate(
+    "time.decode.fullest",
+    r"\gamma_{dec}",
+    "rows of the device whose experts a step of decoding chooses most, over an even share",
+    per="block",
+    block="moe",
+)
+fullest.by("definition", expert="none").equals(1, "One device has all experts.")
+fullest.by(BALLS, expert=DIVIDED).equals(
+    1 + sqrt(2 * log(e) / (k * b)),
+    "Of rows thrown evenly into e bins, m = k b on average, the fullest has about "
+    "m + sqrt(2 m ln e).",
+)
+
 touched = estimate(
     "time.decode.touched",
     "f_exp",
@@ -50,9 +66,9 @@ touched = estimate(
     within=SHARE,
     block="moe",
 ).equals(
-    1 - (1 - k / E) ** (b * e),
+    1 - (1 - k / E) ** (b * e * fullest),
     "Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at "
-    "least one of them chose.",
+    "least one of them chose, on the fullest device.",
 )
 
 read = decoding(
@@ -72,6 +88,25 @@ read.where(tower=False, table=False, routed=True).equals(
     weights_component * touched, "Those of the experts that some token of the batch chose."
 )
 
+TILE = "NVIDIA, PTX ISA 9.0, wgmma: an instruction multiplies 64 rows"
+products = estimate(
+    "time.decode.products",
+    "C_c",
+    "FLOPs of one component in a step of decoding, over all tensor-parallel ranks",
+    unit="FLOP",
+    per="component",
+    source=TILE,
+)
+products.where(routed=False).equals(
+    maximum(b, n_row) * component_flops, "Those of b tokens; a kernel computes whole tiles of rows."
+)
+products.where(routed=True).equals(
+    maximum(b * fullest, n_row * E * touched / (k * e)) * component_flops,
+    "Those of the fullest device's rows, in whole tiles for each expert that some token chose.",
+)
+
+#: Blocks of one kernel.
+ONES = ("embedding", "head", "projection", "matrix", "learned", "stream", *SIDES)
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "rwkv", "short_conv", "lightning")
 
@@ -116,54 +151,122 @@ cached.where(block="attention", latent=False, windowed=True, picked=True).equals
     "Of the window's tokens those that an indexer picks; and its keys of all tokens.",
 )
 
+attend = seconds_of_block(
+    "time.decode.attention",
+    "t_dec,att",
+    "attention of one token of a micro-batch over its cache",
+    coefficient="FLOP",
+)
+_bandwidth = cached / (W * e_mem)
+for _reading in ({"block": STATES}, {"block": "attention", "latent": False}):
+    attend.by(ROOFLINE, **_reading).equals(
+        _bandwidth, "Paged kernels read the cache as fast as others read weights."
+    )
+attend.by(
+    f"{ROOFLINE}; DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True
+).equals(
+    maximum(
+        _bandwidth,
+        2 * a / t * (2 * r_kv + d_r) / (k_kv * (r_kv + d_r)) * cached / (peak_16 * e_16),
+    ),
+    "Keys and values are one; each of a rank's heads multiplies all of them by its query and by "
+    "its weights, so that long caches wait for arithmetic where heads are many.",
+)
+
+launches = serving(
+    "time.decode.kernels",
+    "n_k",
+    "kernels of one block in a step of decoding",
+    per="block",
+    source="vLLM 0.6.3, model_executor/models/llama.py, qwen2_moe.py and deepseek_v2.py",
+)
+_NORMS = Sum(1, "component", type="norm")
+for _casts, _cast, _also in ((False, 0, ""), (True, 1, " Each product's input is cast.")):
+    launches.where(casts=_casts, block="attention", latent=False).equals(
+        6 + 2 * _cast + _NORMS,
+        "Queries, keys and values in one product; their norms; positions; writing to the cache; "
+        f"attention, in parts and their sum; the output.{_also}",
+    )
+    launches.where(casts=_casts, block="attention", latent=True).equals(
+        9 + 3 * _cast + _NORMS,
+        "Both compressions in one product; their norms; the queries; what multiplies queries and "
+        "outputs in place of keys and values; positions; writing; attention and its sum; the "
+        f"output.{_also}",
+    )
+    launches.where(casts=_casts, block="mlp").equals(
+        3 + 2 * _cast, f"Both inputs in one product, the activation, the output.{_also}"
+    )
+    launches.where(casts=_casts, block="moe").equals(
+        7 + 2 * _cast + Sum(1, "component", type="linear", routed=False),
+        "The router and shared experts; the choice; sorting (2); two products of experts, the "
+        f"activation between them, the sum.{_also}",
+    )
+launches.where(block="norm").equals(1, "One kernel adds the residual stream and normalises.")
+launches.where(block=OTHERS).equals(8, "Two projections, convolution, gates, state and norm.")
+launches.where(block=ONES).equals(1, "One kernel.")
+launches.where(block=NOTHING).equals(0, "Nothing of it is decoded.")
+
+_LINEAR = Sum(products, "component", type="linear")
+#: Settings, and the parts that decode: towers run once, before the first token.
+_DECODERS: tuple[tuple[Any, dict[str, bool]], ...] = (
+    ("none", {}),
+    (("trained", "frozen"), {"tower": False}),
+)
+
+stage_weights = sum_on_stage(Sum(read, "component"))
 stage_bytes = of_stage(
     "time.decode.bytes",
     r"D_\sigma",
     "weights and cache that a step of decoding reads on a stage",
     unit="bytes",
 ).equals(
-    sum_on_stage(Sum(read, "component")) + sum_on_stage(Sum(cached, "block", remembers=True)),
+    stage_weights + sum_on_stage(Sum(cached, "block", remembers=True)),
     "Weights once for the whole batch; the cache of each sequence.",
 )
 
 stage_flops = of_stage(
     "time.decode.flops", r"C_\sigma", "products of a step of decoding on a stage", unit="FLOP"
 )
-_LINEAR = Sum(component_flops, "component", type="linear")
-for _products, _towers in (
-    (sum_on_stage(_LINEAR), "none"),
-    (sum_on_stage(_LINEAR, tower=False), ("trained", "frozen")),
-):
-    stage_flops.where(towers=_towers).equals(
-        b * _products / t,
-        "Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each "
-        "device brings its tokens.",
-    )
-
 stage = of_stage(
     "time.decode.stage",
     r"t_dec,\sigma",
     "one token of each sequence on one stage",
     unit="s",
     source=ROOFLINE,
-).equals(
-    maximum(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm)),
-    "Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as "
-    "launched together (CUDA graphs).",
+    mode="inference",
 )
+for _towers, _decode in _DECODERS:
+    stage_flops.where(towers=_towers).equals(
+        sum_on_stage(_LINEAR, **_decode) / t,
+        "Divided over the tensor-parallel ranks; experts stay as busy, for each device brings its "
+        "tokens.",
+    )
+    stage.where(towers=_towers).equals(
+        maximum(stage_weights / (W * e_mem), stage_flops / (peak * e_mm))
+        + sum_on_stage(Sum(attend, "block", remembers=True))
+        + t_gap * sum_on_stage(Sum(launches, "block"), **_decode),
+        "Products of small batches wait for the weights, those of large ones for the arithmetic; "
+        "attention reads the cache; and each kernel takes a while to begin and to end.",
+    )
 
 
-hop = seconds(
-    "time.decode.hop",
-    "t_hop",
-    "one hop of a token's exchange, and its share of b h activations",
-    source="cluster document",
+all_reduce = seconds(
+    "time.decode.all_reduce",
+    "t_ar",
+    "all-reduce of the activations of b tokens over the tensor-parallel ranks",
+    source="vLLM, distributed/device_communicators/custom_all_reduce.py; NCCL, graph/tuning.cc",
 )
-hop.where(tensor="none").equals(0, "One device has nothing to exchange.")
-hop.where(tensor="node").equals(a_link + k_a * b * h / (t * link), "Over the link of the node.")
-hop.where(tensor="nodes").equals(
-    a_net + k_a * b * h / (t * fabric),
-    "Over the network, which sets the pace of a ring that leaves the node.",
+_volume = 2 * (t - 1) / t * k_a * b * h
+all_reduce.where(tensor="none").equals(0, "One device has nothing to exchange.")
+all_reduce.where(tensor="node").equals(
+    minimum(a_ar + x_ar * log2(t) + _volume / (link * e_ar), a_sw + _volume / link),
+    "Small messages by the engine's own kernel, in which ranks read each other's memory; large "
+    "ones by the collective library, which begins later and fills the link.",
+)
+all_reduce.where(tensor="nodes").equals(
+    a_sw + 2 * log2(t / n_node) * a_net + _volume / link + 2 * k_a * b * h / (n_node * fabric),
+    "The collective library's: inside each node, and up and down a tree of nodes in which each "
+    "device's network card sends its part.",
 )
 
 exchange = serving(
@@ -175,7 +278,6 @@ exchange = serving(
     coefficient="bytes",
 )
 _each = L_k * Sum(exchanges, "block")
-_RING = "A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."
 
 
 def _of_step(name: str, symbol: str, whole: Quantity, hops: Operand | int) -> Quantity:
@@ -192,14 +294,13 @@ def _of_step(name: str, symbol: str, whole: Quantity, hops: Operand | int) -> Qu
 _there = _of_step(
     "time.decode.experts", "t_a2a,dec", experts_exchange, (e - 1) * a_link
 ) + _of_step("time.decode.gather", "t_ge,dec", experts_gather, 0)
-for _exchanges, _towers in (
-    (Sum(_each, "part"), "none"),
-    (Sum(_each, "part", tower=False), ("trained", "frozen")),
-):
-    _hops = 2 * (t - 1) * hop * _exchanges
-    exchange.where(experts=False, towers=_towers).equals(_hops, _RING)
+for _towers, _decode in _DECODERS:
+    _reduced = all_reduce * Sum(_each, "part", **_decode)
+    exchange.where(experts=False, towers=_towers).equals(
+        _reduced, "An all-reduce for each exchange of a layer."
+    )
     exchange.where(experts=True, towers=_towers).equals(
-        _hops + Sum(L_k * Sum(2 * _there, "block", block="moe"), "part"),
+        _reduced + Sum(L_k * Sum(2 * _there, "block", block="moe"), "part"),
         "As without experts; and tokens go to their experts and come back, with one hop to each of "
         "the other groups, and to each of the devices that share an expert.",
     )
@@ -219,10 +320,37 @@ sends.where(pipeline="nodes").equals(
     (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
 )
 
+ENGINES = "vLLM issues 6854 and 10634 (host time between steps of decoding)"
+launched = serving(
+    "time.decode.launches",
+    "t_la,dec",
+    "host time in which a step of decoding is launched kernel by kernel",
+    unit="s",
+    source=ENGINES,
+)
+for _towers, _decode in _DECODERS:
+    launched.where(towers=_towers).equals(
+        t_hk * Sum(L_k * Sum(launches, "block"), "part", **_decode),
+        "Of all layers; none where the engine replays a CUDA graph.",
+    )
+host = serving(
+    "time.decode.host",
+    "t_host,dec",
+    "host time of a step of decoding that the device waits for",
+    unit="s",
+    source=ENGINES,
+).equals(
+    t_stp + t_seq * b,
+    "The engine reads the tokens of the last step and schedules the next, with some work for each "
+    "sequence; none where it does so while the device decodes.",
+)
+
 decode = answer_time("time.decode_seconds", "t_dec", "time of one further token").equals(
-    maximum(1, micro_batches / p) * (p * Max(stage, "stage") + exchange + sends),
-    "The p stages one after another, the exchanges of all layers and the way between stages; where "
-    "more micro-batches than stages are under way, each waits for its turn.",
+    maximum(1, micro_batches / p)
+    * (maximum(p * Max(stage, "stage") + exchange + sends, launched) + host),
+    "The p stages one after another, the exchanges of all layers and the way between stages, or "
+    "launching all of it if that takes longer; then the host. Where more micro-batches than stages "
+    "are under way, each waits for its turn.",
 )
 
 decode_rate = rate(
