@@ -227,7 +227,8 @@ def test_adapters_train_faster_than_all_weights() -> None:
 
 
 def test_decoding_reads_weights_and_cache_from_memory() -> None:
-    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms, and more with a longer cache."""
+    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms and 355 kernels 1, and more with a longer
+    cache."""
 
     def decode(length: int) -> float:
         document = {
@@ -247,7 +248,7 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
         return float(e.value("time.decode_seconds"))
 
     least = 6.74e9 * 2 / 3.35e12
-    assert least < decode(128) < 1.05 * least / fitted("memory")
+    assert least < decode(128) < 1.05 * least / fitted("memory") + 355 * 2.8e-6
     assert decode(4096) > decode(128)
 
 
