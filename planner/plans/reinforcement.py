@@ -254,7 +254,7 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     """Yield the other roles of a completed plan of reinforcement learning, each with its key and
     the changes of the document that make it a plan of its own."""
     rl = data["rl"]
-    yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"])
+    yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"], data["training"])
     alone = {"rl.algorithm": "grpo", "rl.critic": False, "rl.reward": "verifier"}
     if rl["critic"] is not False:
         own = {} if rl["critic"] is True else {"model": rl["critic"]}
@@ -263,10 +263,16 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         yield "reward", "rl.reward", {**alone, "model": rl["reward"]}
 
 
-def _list_engine_changes(rollout: Mapping[str, Any]) -> dict[str, Any]:
-    """List the changes that make a document of reinforcement learning that of its engine."""
+def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:
+    """List the changes that make a document of reinforcement learning that of its engine.
+
+    Args:
+        rollout: the section of the engine.
+        trainer: the section ``training``, which dates the software of both.
+    """
     training, layout = (copy_mappings(section) for section in _load_plain_sections())
     training |= {"mode": "inference", "precision": rollout["precision"]}
+    training |= {"engine": rollout["engine"], "kernels": trainer.get("kernels")}
     if rollout["precision"] == "fp8":  # engines keep the weights themselves in 8 bit
         training["bytes"] = {**(training.get("bytes") or {}), "weight": 1, "compute": 1}
     layout |= {key: rollout[key] for key in ("tensor", "pipeline", "expert")}
