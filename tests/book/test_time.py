@@ -227,8 +227,7 @@ def test_adapters_train_faster_than_all_weights() -> None:
 
 
 def test_decoding_reads_weights_and_cache_from_memory() -> None:
-    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms and 355 kernels 1, and more with a longer
-    cache."""
+    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms, 355 kernels 1 more."""
 
     def decode(length: int) -> float:
         document = {
