@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import Place, PlanError
-from planner.connect.exports import TRAINERS
+from planner.connect.exports import READ_TRAINERS
 from planner.connect.imports import commands, launch, megatron
 from planner.questions import loading
 from planner.results.result import evaluate_plan
@@ -17,7 +17,7 @@ from tests.conftest import read_data
 @pytest.mark.parametrize("row", read_data("scripts"), ids=lambda row: row["source"])
 def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> None:
     place, name = Place("run.sh"), row.get("from", "megatron")
-    reader = launch.read_trainer if name in TRAINERS else launch.read_launch
+    reader = launch.read_trainer if name in READ_TRAINERS else launch.read_launch
     if "refused" in row:
         with pytest.raises(PlanError, match=row["refused"]) as error:
             reader(row["script"], name, place, changes=row["set"])
@@ -38,6 +38,7 @@ def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> No
     ("script", "name"),
     [
         ("trl sft --use_peft", "trl"),
+        ("torchrun swift/cli/sft.py --model x", "ms-swift"),
         ("cd x && torchrun --nproc_per_node 2 run_clm.py --bf16", "transformers"),
         ("A=1 llamafactory-cli train x.yaml", "llama-factory"),
         ("accelerate launch -m axolotl.cli.train x.yml", "axolotl"),
@@ -62,11 +63,11 @@ def test_a_file_of_settings_is_no_command(text: str) -> None:
 
 
 @pytest.mark.parametrize("script", read_data("faults")["scripts"])
-@pytest.mark.parametrize("name", ["megatron", "", *TRAINERS])
+@pytest.mark.parametrize("name", ["megatron", "", *READ_TRAINERS])
 def test_a_hostile_script_is_one_fault_a_line(script: str, name: str) -> None:
     text = script.replace("$M", "A=1; x $A --num-layers " + '"$(' * 30_000)
     with pytest.raises(PlanError) as error:
-        if name in TRAINERS:
+        if name in READ_TRAINERS:
             launch.read_trainer(text, name, Place("run.sh"))
         elif name:
             launch.read_launch(text, name, Place("run.sh"))

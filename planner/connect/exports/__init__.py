@@ -24,6 +24,9 @@ FORMATS = (
 #: Whose files are read as runs: with their model, and without one.
 LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext", "megatron-bridge")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
+#: Trainers whose files are read, and not written; and all whose files are read without a model.
+IMPORTED = ("ms-swift",)
+READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.
@@ -145,7 +148,7 @@ def load_framework(name: str) -> Framework:
     from planner.base import resources
     from planner.connect.exports import rules
 
-    if name not in FORMATS:
+    if name not in (*FORMATS, *IMPORTED):
         raise PlanError(Fault.from_pool(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
     said["name"], own, like = name, said["rows"], said.pop("like", None)

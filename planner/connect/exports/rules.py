@@ -226,6 +226,7 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     "says": lambda draft, **options: options,
     # A quotient that files of others have, and exports say in another way.
     "read_back": lambda draft, **options: {},
+    "at_least": lambda draft, **options: {},  # of examples in a step that no key says
     # Of our window of so many tokens one is the token itself.
     "before": lambda draft, to, of: {to: (draft.get(of) - 1, 0)},
 }

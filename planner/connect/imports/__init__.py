@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports import LAUNCHED, TRAINERS, load_framework
+from planner.connect.exports import LAUNCHED, READ_TRAINERS, load_framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
 
@@ -70,8 +70,8 @@ def import_file(
     Args:
         path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
             Python file the function after a colon, where it has several configurations.
-        source: huggingface, eleuther, or one of ``LAUNCHED`` and ``TRAINERS``; empty: of a command
-            or a script that of its program, else huggingface.
+        source: huggingface, eleuther, or one of ``LAUNCHED`` and ``READ_TRAINERS``; empty: of a
+            command or a script that of its program, else huggingface.
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
         changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
 
@@ -82,11 +82,11 @@ def import_file(
         PlanError: the file cannot be read, or as for the functions above.
     """
     source = source or _find_source(path)
-    if plan and source not in (*LAUNCHED, *TRAINERS):
-        of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
+    if plan and source not in (*LAUNCHED, *READ_TRAINERS):
+        of = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS))}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
-    if changes and source not in (*LAUNCHED, *TRAINERS):
-        of = f"--from {', '.join((*LAUNCHED, *TRAINERS))}"
+    if changes and source not in (*LAUNCHED, *READ_TRAINERS):
+        of = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS))}"
         raise PlanError(Fault("--set is only for launch files", None, of))
     function = ""
     if (
@@ -121,7 +121,7 @@ def import_file(
         )
     from planner.connect.imports import launch
 
-    if source in TRAINERS:
+    if source in READ_TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
     else:
         found = launch.read_launch(text, source, place, function, changes)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import TRAINERS, load_framework
+from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.imports.arguments import collect_arguments, parse_arguments
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
@@ -151,7 +151,7 @@ def read_command(
     if left_out := [*left_out, *unknown]:
         shown_names = ", ".join(dict.fromkeys(left_out))
         lines.append(f"left out, as the script does not set it: {shown_names}")
-    if name in TRAINERS:
+    if name in READ_TRAINERS:
         files = [one for one in given[:1] if one.endswith(FILE_ENDINGS)]
         files += [str(options[one]) for one in ("config",) if one in options]
         if files:
@@ -225,7 +225,8 @@ def _split_program(command: ShellCommand, name: str) -> SplitCommand | None:
             if found is not None:
                 of_pair = found[0] == pair
                 shown = pair if of_pair else "/".join(word.split("/")[-2:])
-                keys = dict.fromkeys(program.plan, found[found.lastindex or 0])
+                group = found[found.lastindex or 0]
+                keys = {key: value or group for key, value in program.plan.items()}
                 program = program._replace(plan=keys)
                 return SplitCommand(command, words[:at], shown, program, words[at + 1 + of_pair :])
     bare = bool(words) and words[0].startswith("--")
@@ -250,12 +251,22 @@ def _count_devices(
         The devices, None where they are not said; names of what the script does not set.
     """
     launchers, sizes, name, unknown = _load_launchers(), dict[str, int](), "", list[str]()
+    seen = next((v for k, v in command.environment.items() if k.endswith("DEVICES")), "")
+    visible = seen.count(",") + 1 if LISTED_DEVICES.fullmatch(seen) else 0
     if program.starts:
         held = {k.replace("_", "-").lower(): v for k, v in command.environment.items()}
         words = [*(f"--{key}={value}" for key, value in held.items()), *words]
+        each = held.get("nproc-per-node", "1")
+        divided = program.framework in launchers["divided"] and each.isdigit()
+        if divided and visible > int(each):
+            fault = f"{visible} devices for {each} processes, which divide the model among them"
+            raise PlanError(
+                Fault(fault, Place("CUDA_VISIBLE_DEVICES"), "a process for each device")
+            )
     for word in words:
         if word.startswith("-"):
-            name, _, word = word.lstrip("-").replace("_", "-").partition("=")
+            name, _, word = word.lstrip("-").partition("=")
+            name = name.replace("_", "-")
         number, listed = LAUNCHER_NUMBER.fullmatch(word), LISTED_DEVICES.fullmatch(word)
         for what, names in launchers["options"].items():
             if name in names and what == "devices_of_node" and listed and "," in word:
@@ -266,12 +277,9 @@ def _count_devices(
                 unknown += [f"${one}" for one in MARKED.findall(word)]
     if "devices_of_node" in sizes:
         return sizes["devices_of_node"] * sizes.get("nodes", 1), unknown
-    visible = LISTED_DEVICES.fullmatch(
-        next((v for k, v in command.environment.items() if k.endswith("DEVICES")), "")
-    )
     names = {one.rpartition("/")[2] for one in command.words[:20]}
     if "devices" not in sizes and visible and names & {*launchers["each_device"]}:
-        return (visible[1].count(",") + 1) * sizes.get("nodes", 1), unknown
+        return visible * sizes.get("nodes", 1), unknown
     return sizes.get("devices"), unknown
 
 
@@ -279,7 +287,7 @@ def _find_deciding(
     name: str, program: TrainingProgram, fixed: Container[str]
 ) -> Callable[[str], bool | None]:
     """Return what tells whether an option changes a plan: None for one without a value."""
-    if name in TRAINERS:
+    if name in READ_TRAINERS:
         known = load_framework(name)
         own = {**dict.fromkeys(known.models, "model"), **program.reads}
         return lambda option: find_deciding(known, own, fixed, option.replace("-", "_"))

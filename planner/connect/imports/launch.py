@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import TRAINERS, Framework, fields, load_framework
+from planner.connect.exports import READ_TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, python_file, trainers
 from planner.connect.imports.commands import (
@@ -314,7 +314,7 @@ def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
     known, place = load_framework(name), Place(name)
     said = (
         _options_of(text, known, place)
-        if name in TRAINERS
+        if name in READ_TRAINERS
         else _load_values(text, known, place, "")
     )
     above = {_lift_key(key): plan.get(_lift_key(key)) for key in _list_conditions(known.rows)}

@@ -33,6 +33,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
 BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
+#: A sum that another program would print, which is worked out here.
+EXPR = re.compile(r"(?:\$\(|`)\s*expr\s+([\w\s${}+*/%\\-]{1,200})(?:\)|`)")
 HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
 REDIRECT = re.compile(r"[0-9&]?>{1,2}&?[ \t]*|<(?!\()[ \t]*")
 OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
@@ -450,6 +452,8 @@ class _ShellReader:
             return [part[1:].replace("\n", "")]
         if part.startswith("$(("):
             return [self.add_up(part[3:].rstrip(")") if part.count("(") == 2 else part[3:-2])]
+        if found := EXPR.fullmatch(part):
+            return [self.add_up(found[1].replace("\\", ""))]
         if part.startswith(("$(", "`")):
             return [_mark_unknown(part)]
         if part.startswith("${"):

@@ -186,6 +186,10 @@ def derive_sizes(
     devices = (
         whole("cluster.devices") or told or one_each * (data or whole("parallelism.replicate"))
     )
+    least = next((row for row in rows if row.get("rule") == "at_least"), None)
+    if least and not (batch or steps) and micro:
+        devices = devices or one_each
+        steps = max(1, -(-least["least"] // (_read_count(options[least["of"]]) * devices)))
     if not batch and micro * steps:
         keys["training.global_batch"] = micro * steps * (devices // one_each)
     keys["cluster.devices"] = devices
@@ -259,6 +263,12 @@ def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Pl
             )
         else:
             unread.append(option)
+    for option, again in draft.said.items():  # what a file leaves out is as the trainer has it
+        usual = known.defaults.get(option)
+        left_out = option not in options.given and is_same(options.get(option), usual)
+        if left_out and usual is not None and not is_same(usual, again):
+            shown = f"{option} is {_trim_text(usual)} by default; its plan would say "
+            faults.append(Fault(shown + _trim_text(again), place))
     if faults:
         raise PlanError(faults)
     lines = [f"not read: {', '.join(map(_trim_text, unread))}"] if unread else []
