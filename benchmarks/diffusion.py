@@ -64,8 +64,13 @@ def small(name: str, draw: random.Random) -> dict[str, Any]:
         first = made["attention_head_dim"] // 4 // 2 * 2
         rest = (made["attention_head_dim"] - first) // 2
         made["axes_dims_rope"] = [first + rest % 2 * 2, rest // 2 * 2, rest // 2 * 2]
-    if name == "FluxTransformer2DModel":
+    if name in ("FluxTransformer2DModel", "Flux2Transformer2DModel"):
         made |= {"num_single_layers": draw.randint(1, 3), "guidance_embeds": flag}
+    if name == "Flux2Transformer2DModel":
+        made |= {"attention_head_dim": 4 * size, "axes_dims_rope": [size] * 4}
+    if name == "LTXVideoTransformer3DModel":
+        made |= {"cross_attention_dim": heads * size, "caption_channels": draw.randint(5, 40)}
+        made |= {"attention_bias": flag, "out_channels": draw.randint(1, 6)}
     if name == "WanTransformer3DModel":
         made |= {"attention_head_dim": 6 * draw.randint(2, 5), "ffn_dim": draw.randint(10, 90)}
         made |= {"text_dim": draw.randint(4, 40), "freq_dim": 2 * draw.randint(4, 20)}
@@ -100,7 +105,7 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
     zeros, one = torch.zeros, torch.zeros(1, device=device, dtype=torch.long)
     grad = torch.set_grad_enabled(device != "meta")
     with torch.device(device), grad, FlopCounterMode(display=False) as counter:
-        if name in ("FluxTransformer2DModel", "QwenImageTransformer2DModel"):
+        if name[:4] in ("Flux", "Qwen"):
             tokens = 64
             given = {
                 "hidden_states": zeros(1, tokens, c.in_channels),
@@ -108,11 +113,19 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
                 "timestep": zeros(1),
             }
             if name[0] == "F":
-                given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
-                given |= {"img_ids": zeros(tokens, 3), "txt_ids": zeros(TEXT, 3)}
+                axes = len(c.axes_dims_rope)
+                given |= {"img_ids": zeros(tokens, axes), "txt_ids": zeros(TEXT, axes)}
                 given |= {"guidance": zeros(1)} if c.guidance_embeds else {}
             else:
                 given["img_shapes"] = [(1, 8, 8)]
+            if name == "FluxTransformer2DModel":
+                given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
+        elif name == "LTXVideoTransformer3DModel":
+            tokens = 64
+            given = {"encoder_hidden_states": zeros(1, TEXT, c.caption_channels)}
+            given |= {"hidden_states": zeros(1, tokens, c.in_channels), "timestep": zeros(1)}
+            given |= {"encoder_attention_mask": zeros(1, TEXT)}
+            given |= {"num_frames": 1, "height": 8, "width": 8}
         elif name == "WanTransformer3DModel":
             frames, height, width = (2 * size for size in c.patch_size)
             tokens = 8 * 8

@@ -15,7 +15,7 @@ from planner.plans.document import Block, Draft, Stack
 WORDS_ONLY = ("encoder", *TOWERS, "mtp", "altup", "per_layer_embedding", "embedding_dim")
 PATCHES_ONLY = ("output", "context", "conditioning")
 #: Keys of a layer kind that need a stem.
-KIND_ONLY = ("streams", "modulation", "modulation_rows", "context_modulation")
+KIND_ONLY = ("streams", "modulation", "modulation_rows", "modulation_shared", "context_modulation")
 _WHOLE = {"bias": True, "norm": "none", "copies": 1, "split": "none", "activated": False}
 
 
@@ -156,10 +156,11 @@ def add_modulation(
     made += _build_modulation(data, vectors, rows, "modulation")
     # Norms are scaled and shifted, and where there are gates, outputs of blocks are weighed; of
     # blocks side by side their sum.
-    plain, gates = list(blocks), vectors + rows > 2
+    taken = vectors + rows + (kind.get("modulation_shared") or 0)
+    plain, gates = list(blocks), taken > 2
     for place, block in enumerate(blocks):
         weighed = gates and (not kind.get("parallel") or block is blocks[-1])
-        scaled = bool(vectors + rows) if block.kind == "norm" else weighed
+        scaled = bool(taken) if block.kind == "norm" else weighed
         plain[place] = replace(block, values={**block.values, "scaled": scaled})
     seen: set[str] = set()
     for place, block in enumerate(plain):

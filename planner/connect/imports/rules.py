@@ -658,6 +658,14 @@ def flux_layers(c: Config) -> dict[str, Any]:
     return {"kinds": {kind: kinds[kind] for kind in counts}, "pattern": pattern}
 
 
+def flux2_layers(c: Config) -> dict[str, Any]:
+    """Build those of FLUX.2, which take their modulation of matrices that all share."""
+    made = flux_layers(c)
+    for kind in made["kinds"].values():
+        kind["modulation_shared"] = kind.pop("modulation")
+    return made
+
+
 def features(c: Config) -> int:
     """Compute the width of what a projector reads: of one layer or of several."""
     layers = c.get("wrapper.vision_feature_layer")

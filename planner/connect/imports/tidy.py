@@ -103,7 +103,7 @@ def _drop_obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     made = {
         dotted: value
         for dotted, value in document.items()
-        if value is not bias or not re.fullmatch(r"\w+\.bias", dotted)
+        if value is not bias or not re.fullmatch(r"(?!conditioning)\w+\.bias", dotted)
     }
     mixed = any(dotted.startswith("moe.") for dotted in made)
     if made.get("feed_forward") == ("moe" if mixed else "mlp"):
