@@ -101,12 +101,11 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    c = model.config
+    c, tokens = model.config, 8 * 8
     zeros, one = torch.zeros, torch.zeros(1, device=device, dtype=torch.long)
     grad = torch.set_grad_enabled(device != "meta")
     with torch.device(device), grad, FlopCounterMode(display=False) as counter:
         if name[:4] in ("Flux", "Qwen"):
-            tokens = 64
             given = {
                 "hidden_states": zeros(1, tokens, c.in_channels),
                 "encoder_hidden_states": zeros(1, TEXT, c.joint_attention_dim),
@@ -121,14 +120,12 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
             if name == "FluxTransformer2DModel":
                 given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
         elif name == "LTXVideoTransformer3DModel":
-            tokens = 64
             given = {"encoder_hidden_states": zeros(1, TEXT, c.caption_channels)}
             given |= {"hidden_states": zeros(1, tokens, c.in_channels), "timestep": zeros(1)}
             given |= {"encoder_attention_mask": zeros(1, TEXT)}
             given |= {"num_frames": 1, "height": 8, "width": 8}
         elif name == "WanTransformer3DModel":
             frames, height, width = (2 * size for size in c.patch_size)
-            tokens = 8 * 8
             given = {
                 "hidden_states": zeros(1, c.in_channels, frames, 4 * height // 2, 8 * width // 2),
                 "encoder_hidden_states": zeros(1, TEXT, c.text_dim),
