@@ -50,6 +50,7 @@ NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
+SAME_KIND |= dict.fromkeys(("launcher", "training.stack", "training.implementation"), "software")
 SAME_KIND |= dict.fromkeys(("tuned", "lora", "training.lora.base", "double"), "method")
 UNCOMPARED = (*UNREAD, "whole", "question", "alone", "several", "some nodes", "busy", "time.use")
 #: Questions of a text that the solver answers.
@@ -228,11 +229,8 @@ def split_alternatives(text: str) -> list[str]:
     unread = any(
         re.search(r"(?<![\w.-])\d", text[one.begin : one.end]) for one in _list_left_out(text)
     )
-    joins = (
-        [*re.finditer(rf"\b(?:{'|'.join(words)})\b\.?{'|,' if compared else ''}", text, re.I)]
-        if not unread
-        else []
-    )
+    word = rf"\b(?:{'|'.join(words)})\b\.?"
+    joins = [] if unread else [*re.finditer(rf"{word}|,(?=[^,.?]*{word})", text, re.I)]
     ends = [*(one.start() for one in joins[1:]), len(text)]
     for join, end in zip(joins, ends, strict=False):
         sides = (
@@ -243,7 +241,8 @@ def split_alternatives(text: str) -> list[str]:
         differing = {kind for kind in left.keys() & right.keys() if left[kind] != right[kind]}
         single = all(len(of[kind]) == 1 for of in (left, right) for kind in differing)
         held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
-        if differing and single and _map_kinds(held[0]).keys() == _map_kinds(held[1]).keys():
+        kinds = [_map_kinds(one).keys() - ({"software"} - differing) for one in held]
+        if differing and single and kinds[0] == kinds[1]:
             without = Piece(join.start(), join.end(), None)
             first, rest = (_blank(text, [without, *side]) for side in held[::-1])
             return [*split_alternatives(first)[:1], *split_alternatives(rest)]
@@ -265,12 +264,7 @@ def split_alternatives(text: str) -> list[str]:
 def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     """Map what may be compared, a model, a device or another key, to its values in pieces."""
     found: dict[str, set[str]] = {}
-    values = (
-        (key, value)
-        for piece in pieces
-        for key, value in (piece.values or {}).items()
-        if key != "training.implementation" or "parallelism.zero" not in (piece.values or {})
-    )
+    values = ((key, value) for piece in pieces for key, value in (piece.values or {}).items())
     for key, value in values:
         if key not in UNCOMPARED:
             layout = key.startswith("parallelism.") or key == "data alone"

@@ -263,6 +263,11 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
             "7b 8 h100: full vs lora vs qlora",
             [f"7b 8 h100: {one}" for one in ("full", "lora", "qlora")],
         ),
+        ("7b 8 h100, FSDP vs Megatron TP8", ["7b 8 h100, FSDP", "7b 8 h100, Megatron TP8"]),
+        (
+            "70b lora: 1 h200, 2 h100 or 4 a100",
+            ["70b lora: 1 h200", "70b lora: 2 h100", "70b lora: 4 a100"],
+        ),
         ("7b: FSDP on 16 h100 vs TP8 DP2", ["7b: FSDP on 16 h100", "7b: on 16 h100 TP8 DP2"]),
         ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
         (
