@@ -46,11 +46,8 @@ class NewcomerRow(NamedTuple):
 def strip_run(data: dict[str, Any]) -> dict[str, Any]:
     """Return the plan that a newcomer would type for a published run."""
     training = {key: data["training"][key] for key in TYPED if key in data["training"]}
-    return {
-        **{k: data[k] for k in ("model", "cluster")},
-        "training": training,
-        "parallelism": "auto",
-    }
+    whole = {key: data[key] for key in ("model", "cluster")}
+    return {**whole, "training": training, "parallelism": "auto"}
 
 
 def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:

@@ -50,11 +50,8 @@ def _import(folder: Path) -> tuple[Words, Words]:
     for name, layers in (("a", 12), ("b", 24)):
         text = f'{{"model_type": "gpt2", "n_layer": {layers}}}'
         (folder / f"{name}.config").write_text(text, "utf-8")
-    out = ["-o", str(folder / "out.yaml")]
-    return (
-        ["import", str(folder / "a.config"), *out],
-        ["import", str(folder / "b.config"), *out],
-    )
+    old, new = (["import", f"{folder}/{name}.config", f"-o{folder}/out.yaml"] for name in "ab")
+    return old, new
 
 
 def _export(folder: Path) -> tuple[Words, Words]:
@@ -86,6 +83,11 @@ def _solve(folder: Path) -> tuple[Words, Words]:
     return [*words, "time.training_days <= 3"], [*words, "time.training_days <= 5"]
 
 
+def _advise(folder: Path) -> tuple[Words, Words]:
+    words = ["advise", PLAN, "-o", str(folder / "out.yaml"), "--apply"]
+    return [*words, "1"], [*words, "2"]
+
+
 def _sweep(folder: Path) -> tuple[Words, Words]:
     study = folder / "study.config"
     study.write_text(
@@ -107,6 +109,7 @@ WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
     "calibrate": _calibrate,
     "search": _search,
     "solve": _solve,
+    "advise": _advise,
     "sweep": _sweep,
 }
 

@@ -513,6 +513,30 @@ def _run_search(options: argparse.Namespace) -> int:
     return OK if found.best else FAILED
 
 
+def _run_advise(options: argparse.Namespace) -> str:
+    """Return the path from a plan to what experts do, and write the plan with its first changes on
+    request.
+
+    Raises:
+        PlanError: bad input, or options that do not go together.
+    """
+    from planner.questions import write_back
+    from planner.questions.expert_path import find_expert_path
+    from planner.report import expert_path
+
+    if (options.apply is None) is not (options.output is None):
+        raise PlanError(Fault("--apply N and -o FILE go together"))
+    plan = _load_plan(options)
+    if options.output is not None:
+        write_back.find_target(options.plan, options.output)
+    path = find_expert_path(plan)
+    if options.apply is not None:
+        changes = write_back.list_path_keys(path, options.apply)
+        sys.stderr.write(write_back.write_values(options.plan, changes, options.output))
+    forms = {"md": expert_path.render_expert_path, "json": expert_path.encode_expert_path}
+    return forms.get(options.format, expert_path.format_expert_path)(path)
+
+
 def _run_sweep(options: argparse.Namespace) -> int:
     """Evaluate a study into a table and comparisons; exit with status 1 where no point is valid and
     within the limits.

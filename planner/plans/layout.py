@@ -29,6 +29,7 @@ class LayoutKey(NamedTuple):
     heading: str = ""
     neutral: Any = None
     divides: str = ""
+    size: str = ""
     values: tuple[Any, ...] = ()
     refines: str = ""
     like: str = ""

@@ -17,7 +17,7 @@ from planner.documents import aliases, schema, source, stacks
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
 from planner.plans import hardware, kernels, pipeline, placement, reinforcement, schedules
-from planner.plans.document import Draft, Model, Plan, Unknown, copy_mappings
+from planner.plans.document import STACK, Draft, Model, Plan, Unknown, copy_mappings
 from planner.plans.layout import (
     AFTER_EXPERTS,
     FOLLOWING,
@@ -596,17 +596,22 @@ def change_document(document: source.Document, changes: Mapping[str, Any]) -> so
         changes: values that were checked, None for what removes a key.
     """
     changed = document.change_keys(changes)
-    stack = changed.get("training.stack")
-    if stack is None or not any(
-        source.is_within(key, changes) or source.is_within(other, (key,))
-        for keys in stacks.list_conditions(stack)
-        for key in keys
-        for other in changes
+    before, stack = (one.get(STACK) for one in (document, changed))
+    if stack == before and (
+        stack is None
+        or not any(
+            source.is_within(key, changes) or source.is_within(other, (key,))
+            for keys in stacks.list_conditions(stack)
+            for key in keys
+            for other in changes
+        )
     ):
         return changed
     follows = {}
     own = partial(changed.get_stated, unless=("default", stacks.KIND))
-    for key, value in stacks.yield_settings(stack, own):
+    settings = dict.fromkeys(stacks.list_settable(before)) if before else {}
+    settings |= stacks.yield_settings(stack, own) if stack else {}
+    for key, value in settings.items():
         if own(key) is not None or (value is None and changed.get(key) is None):
             continue
         if isinstance(value, str) and "unit" in about(key):

@@ -28,6 +28,7 @@ from planner.questions.healing import CHOOSING
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
+    from planner.questions.expert_path import ExpertPath
     from planner.questions.search.engine import Layout, SearchResult
 
 Changes = Mapping[str, Any]
@@ -88,11 +89,24 @@ def list_answer_keys(plan: Plan, answer: Answer) -> dict[str, Any]:
     if family and family != plan.document.find_node(("model",)).reference:
         changes["model"] = family
     changes |= answer.domain.changes(answer.holds.value)
-    if "layouts" in answer.extra:
-        made = answer.holds.plan
-        keys = {key: made.get(key) for key in KEYS if made.get(key) is not None}
-        changes |= expand_layout({**_list_software(plan), KERNELS: made.get(KERNELS), **keys})
-    return changes
+    return changes | (_spell_layout(plan, answer.holds.plan) if "layouts" in answer.extra else {})
+
+
+def _spell_layout(plan: Plan, made: Plan) -> dict[str, Any]:
+    """Return the keys that spell out the layout that was found for a plan."""
+    keys = {key: made.get(key) for key in KEYS if made.get(key) is not None}
+    return expand_layout({**_list_software(plan), KERNELS: made.get(KERNELS), **keys})
+
+
+def list_path_keys(path: ExpertPath, number: int) -> dict[str, Any]:
+    """Return the keys of the first changes of a path, with the layout if the plan leaves it open.
+
+    Raises:
+        PlanError: the path has fewer changes.
+    """
+    changes, plan = path.merge_changes(number), path.steps[0].plan
+    layout = {} if plan.searched is None else _spell_layout(plan, path.steps[number].plan)
+    return {**layout, **changes}
 
 
 def find_target(file: str, output: str | None = None) -> Path:

@@ -30,7 +30,16 @@ TOOLS = {
 #: Further tools of an assistant.
 MORE = {
     name: name
-    for name in ("quick", "list", "import", "export", "compare", "explain-oom", "fit-table")
+    for name in (
+        "quick",
+        "list",
+        "advise",
+        "import",
+        "export",
+        "compare",
+        "explain-oom",
+        "fit-table",
+    )
 }
 #: Keys with the text of a file, which a command names.
 TEXTS = ("config", "log", "text")
@@ -38,7 +47,7 @@ TEXTS = ("config", "log", "text")
 BRIEF = ("value", "unit", "interval", "title")
 #: Characters of an answer to an assistant at most, some 2,000 tokens.
 MOST_SAID = 7000
-LONG = ("solve", "search")
+LONG = ("solve", "search", "advise")
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000
 #: Keys with another name than on the command line.
@@ -54,7 +63,7 @@ READABLE = {
 }
 SCHEME = "trainplan://"
 #: Options of a command line alone: how it prints, exits, and what it writes.
-LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all"))
+LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all", "apply"))
 #: Options that name files, folders or other machines, by what stands for their values in help.
 OUTSIDE = re.compile(r"FILE|DIR|PATH|CONFIG|ADDRESS|\.yaml")
 _DOCUMENT = "A plan: an object, its YAML as text, or the name of one that ships."

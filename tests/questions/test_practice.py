@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.base import units
+from planner.cli import main as cli
+from planner.connect import exports
 from planner.documents.references import list_runs
+from planner.questions.expert_path import find_expert_path, find_nearest_run, list_unpublished
 from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
 from tests.conftest import read_data
@@ -47,3 +51,46 @@ def test_a_published_run_is_predicted(name: str) -> None:
         ratio = float(quantity.number / units.parse(row["value"], quantity.unit))
         print(f"{name}: {row['quantity']} {ratio - 1:+.1%}")
         assert 1 / 2 < ratio < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", read_data("practice")["paths"])
+def test_each_change_of_a_path_is_a_plan_that_is_better(plan: str, tmp_path: Path) -> None:
+    """The plan that is written gives the step's numbers, and the frameworks named start it."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(plan, "utf-8")
+    path = find_expert_path(load(file))
+    assert len(path.steps) > 1
+    for number, (before, step) in enumerate(zip(path.steps, path.steps[1:], strict=False), 1):
+        assert step.lacking < before.lacking or step.seconds < before.seconds
+        out = str(tmp_path / f"{number}.yaml")
+        assert cli.main(["advise", str(file), "--apply", str(number), "-o", out]) == 0
+        made = load(out)
+        result = evaluate(made)
+        assert float(result["time.step_seconds"].value) == pytest.approx(step.seconds, rel=1e-9)
+        assert float(result["memory.process"].value) == pytest.approx(step.needed, rel=1e-9)
+        for name in step.frameworks:
+            assert not exports.build_config(made, name).lost
+
+
+def test_what_a_run_does_is_published() -> None:
+    runs = {name: load(name) for name in RUNS}
+    for name, run in runs.items():
+        assert not [*list_unpublished(run, [*runs.values()])]
+        assert find_nearest_run(run, {name: run}) == name
+    other = load("runs/qwen3-235b-a22b-h100", {"training.tokens": "7B"})
+    assert find_nearest_run(other, runs) == "runs/qwen3-235b-a22b-h100"
+    short = {"parallelism.context": 2, "training.sequence_length": 4096}
+    (choice, published), *_ = list_unpublished(
+        load("runs/llama3-70b-dgxc", short), [*runs.values()]
+    )
+    assert "context 2 (sequence_length 2,048 on each)" in choice and published
+
+
+@pytest.mark.parametrize("words, said", read_data("practice")["refused"])
+def test_advice_that_cannot_be_given(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main(["advise", *(word.replace("OUT", str(tmp_path)) for word in words)]) == 2
+    out, error = capsys.readouterr()
+    assert not out and said in error and len(error.splitlines()) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -21,8 +21,9 @@ from planner.base.display import one_line, plain
 from planner.documents import aliases, references, stacks
 from planner.documents.source import expand_keys
 from planner.plans.document import STACK, Block, Plan
+from planner.plans.layout import ROW
 from planner.plans.model import FURTHER
-from planner.plans.plan import IDLE
+from planner.plans.plan import IDLE, about
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
 SECTIONS = ("model", "training", "parallelism")
@@ -100,7 +101,8 @@ class ExportDraft:
         does anyway."""
         self.heard.add(key)
         value = self.plan.get(key)
-        assumed = all(self._is_of_stack(path) for path in (key, STACK))
+        changed = key in self.plan.document.changed
+        assumed = not changed and all(self._is_of_stack(path) for path in (key, STACK))
         if assumed or (key in self.usual and self.usual[key] == plain(value)):
             return
         if isinstance(value, Mapping):
@@ -134,16 +136,30 @@ class ExportDraft:
     def add_rest(self) -> None:
         """Report what the plan gives and no row has heard; a model's kinds count as one key."""
         heard, seen, document = frozenset(self.heard), set(), self.plan.document
-        for path, _ in document.walk_values():
+        given = [path for path, _ in document.walk_values()]
+        stated = (path for path in given if document.find_origin(path).kind != "default")
+        for path in (*stated, *self._yield_changed()):
             key = ".".join(step for step in path if isinstance(step, str))
             if key.startswith("model.kinds"):
                 key = "model.kinds"
             describes = path[0] not in SECTIONS or key.startswith(DESCRIBING)
-            if describes or key in seen or document.find_origin(path).kind == "default":
+            if describes or key in seen:
                 continue
             seen.add(key)
             if not any(key == known or key.startswith(known + ".") for known in heard):
                 self.add_gap(key, "no key for it")
+
+    def _yield_changed(self) -> Iterator[Sequence[str]]:
+        """Yield the paths of what was changed in the plan's document to a value that does
+        something, and of what a stack sets that was named so."""
+        document = self.plan.document
+        for key, given in document.changed.items():
+            idle = ROW[key].neutral if key in ROW else about(key).get("default")
+            if given and self.plan.get(key) != idle:
+                yield key.split(".")
+        if document.changed.get(STACK):
+            settable = stacks.list_settable(document.get(STACK))
+            yield from (key.split(".") for key in settable if document.get(key) is not None)
 
 
 @dataclass(frozen=True)
