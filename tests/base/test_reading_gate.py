@@ -98,7 +98,7 @@ def lines(file: Path) -> list[list[str]]:
 def test_lines_name_every_command_that_reads() -> None:
     from planner.cli.main import COMMANDS
 
-    others = {"explain", "sensitivity", "solve", "search", "export"}  # as report does
+    others = {"explain", "sensitivity", "solve", "search", "advise", "export"}  # as report does
     others |= {"serve", "mcp", "site"}
     nothing = {"list", "completion", "measure", "tensor", "matmul", "schema"}
     assert {line[0] for line in lines(PLAN)} | others | nothing >= set(COMMANDS) - {"quick"}
