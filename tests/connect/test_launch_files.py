@@ -13,7 +13,7 @@ import yaml
 from benchmarks import launch_files
 from planner.base.errors import Place, PlanError
 from planner.connect import as_run, imports
-from planner.connect.exports import LAUNCHED, TRAINERS, build_config
+from planner.connect.exports import LAUNCHED, READ_TRAINERS, TRAINERS, build_config
 from planner.connect.exports.table import LaunchConfig
 from planner.connect.imports import launch
 from planner.plans.document import Plan
@@ -198,7 +198,7 @@ def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> 
     assert "left to the trainer: bf16.enabled" in read.said
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", READ_TRAINERS)
 @pytest.mark.parametrize("text", read_data("faults")["trainer_files"])
 def test_hostile_files_of_trainers_are_told_on_one_line(name: str, text: str) -> None:
     try:

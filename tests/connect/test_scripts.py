@@ -16,7 +16,7 @@ from tests.conftest import read_data
 
 @pytest.mark.parametrize("row", read_data("scripts"), ids=lambda row: row["source"])
 def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> None:
-    place, name = Place("run.sh"), row.get("from", "megatron")
+    place, name = Place(row.get("file", "run.sh")), row.get("from", "megatron")
     reader = launch.read_trainer if name in READ_TRAINERS else launch.read_launch
     if "refused" in row:
         with pytest.raises(PlanError, match=row["refused"]) as error:

@@ -25,7 +25,7 @@ FORMATS = (
 LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext", "megatron-bridge")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Trainers whose files are read, and not written; and all whose files are read without a model.
-IMPORTED = ("ms-swift",)
+IMPORTED = ("ms-swift", "torchtune")
 READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
@@ -54,7 +54,8 @@ class Framework(NamedTuple):
         flavors: by family, the built-in model of each name in the registry of models.
         renamed: for patterns of its options, the names that rows use.
         also: options with another spelling: where ``when`` all have such values, it ``means``
-            these.
+            these, and ``adds`` to lists.
+        parts: patterns of values, whose named groups are options too.
         besides: patterns of options that change nothing in a plan.
         refused: patterns of options that are refused, unless the key that they would decide is set.
         models: options that name weights.
@@ -76,6 +77,7 @@ class Framework(NamedTuple):
     flavors: Mapping[str, Mapping[str, str]] = {}
     renamed: Mapping[str, str] = {}
     also: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    parts: Mapping[str, str] = {}
     besides: Sequence[str] = ()
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()

@@ -257,8 +257,8 @@ def _count_devices(
         held = {k.replace("_", "-").lower(): v for k, v in command.environment.items()}
         words = [*(f"--{key}={value}" for key, value in held.items()), *words]
         each = held.get("nproc-per-node", "1")
-        divided = program.framework in launchers["divided"] and each.isdigit()
-        if divided and visible > int(each):
+        divided = program.framework in launchers["divided"] and LAUNCHER_NUMBER.fullmatch(each)
+        if divided and visible > int(divided[1]):
             fault = f"{visible} devices for {each} processes, which divide the model among them"
             raise PlanError(
                 Fault(fault, Place("CUDA_VISIBLE_DEVICES"), "a process for each device")

@@ -33,8 +33,10 @@ from planner.plans.plan import build_plan
 OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 #: How Megatron-Bridge takes a model from the Hub.
 HUB = "AutoBridge.from_hf_pretrained("
-#: Where exports say how many processes there are.
-PROCESSES = re.compile(r"^# Processes: ([0-9]{1,9})", re.MULTILINE)
+#: Where the comments of exports, and of torchtune's files, say how many processes there are.
+PROCESSES = re.compile(
+    r"^#(?: Processes:|[\s#]+tune run (?:--nnodes 1 )?--nproc_per_node) ([0-9]{1,9})", re.MULTILINE
+)
 #: A whole number as YAML 1.1 has it, which these frameworks read.
 DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 #: Tokens of a micro-batch and of a sequence that torchtitan has where a file does not say them.
@@ -235,7 +237,11 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         option = next((key for key in known.models if key in options), "")
         named = str(options.get(option, ""))
         shipped = aliases.find_preset("model", named, source.preset_names("model"))
-        if "/" not in named or shipped is None:
+        if option in known.flavors:
+            shipped = known.flavors[option].get(named)
+        elif "/" not in named:
+            shipped = None
+        if shipped is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
         keys["model"], came_from["model"] = shipped, (option,)

@@ -47,6 +47,10 @@ class Options(dict[str, Any]):
         pairs = (each.partition("=") for each in told[1].split()) if told else ()
         variables = {f"{VARIABLES}{name}": value for name, _, value in pairs}
         self.given = dict(self._rename_options({**found, **variables}))
+        for option, pattern in known.parts.items():
+            match = re.fullmatch(pattern, str(self.given.get(option))[:200])
+            groups = match.groupdict().items() if match else ()
+            self.given |= {f"{option}.{name}": part for name, part in groups if part}
         self.open = [
             key
             for key, value in self.given.items()
@@ -66,6 +70,12 @@ class Options(dict[str, Any]):
         for rule in known.also:
             if all(is_same(self.get(key), value) for key, value in rule["when"].items()):
                 self._replace_words(rule["when"], rule["means"])
+                for key, more in rule.get("adds", {}).items():
+                    listed = self.get(key, [])
+                    self[key] = self.given[key] = [
+                        *(listed if isinstance(listed, list) else ()),
+                        *more,
+                    ]
 
     def _rename_options(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield options by the names that rows write."""
