@@ -219,6 +219,12 @@ k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA"
 p_lora = symbol(
     "p_lora", "whether the adapters' dropout runs", "time.lora_dropout", letter=r"\delta"
 )
+p_dora = symbol(
+    "p_dora",
+    "magnitudes of an adapter, a vector of its outputs",
+    "training.lora.dora",
+    letter=r"\delta",
+)
 k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 n_ns = symbol("n_ns", "Newton-Schulz iterations of Muon", "training.muon.iterations", latex="n_NS")
 n_basis = symbol(

@@ -6,7 +6,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import resources
 from planner.book import notation
-from planner.book.expressions import make_number
+from planner.book.expressions import make_number, maximum
 from planner.book.formula_text import parse_formula, resolve_name
 from planner.book.quantity import agrees
 from planner.engine.evaluate import Entry
@@ -29,6 +29,14 @@ WIDTHS, ROWS = (
     {name: parse_formula(str(text), resolve_name).tree for name, text in table.items()}
     for table in resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 )
+#: Of a projection that has an adapter, by its inputs and outputs; an identity is one of its inputs.
+SIDES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "projection input": lambda n_in, n_out: n_in,
+    "projection output": lambda n_in, n_out: n_out,
+    "projection": lambda n_in, n_out: n_in * n_out,
+    "identity": lambda n_in, n_out: n_in * n_in,
+}
+WIDTHS |= {name: side(notation.n_in, notation.n_out) for name, side in SIDES.items()}
 #: Widths of tensors that have a row for each key.
 OF_KEYS = (
     "key", "value", "keys of all heads", "values of all heads", "key and value", "kv heads",
@@ -90,19 +98,22 @@ def list_tensors(
     kinds = ["attention"] if crosses and keys else kinds
     lines = [line for kind in kinds for line in profile["blocks"].get(kind, ())]
     lines = [line for line in lines if not crosses or (line["width"] in OF_KEYS) == keys]
-    for component in (one for one in chosen["adapted"] if one.parent is entry):
+    adapted = [one for one in chosen["adapted"] if one.parent is entry]
+    for component in adapted:
         rows = "routed" if component.settings["split"] == "experts" else "tokens"
         split = "tensor" if component.settings["split"] == "row" else "none"
         own = {"beside": component, "rows": rows, "split": split}
-        lines += [{**line, **own} for line in profile["blocks"]["adapter"]]
+        lines += [{**own, **line} for line in profile["blocks"]["adapter"]]
+    lines += profile["blocks"]["adapters in turn"] if adapted else []
     for line in lines:
+        beside = line.get("beside")
+        facts["projection"] = beside and beside.name
         if not all(agrees(facts.get(key), wanted) for key, wanted in line.get("when", {}).items()):
             continue
-        beside = line.get("beside")
         size = line.get("bytes", "activation" if beside else given)
-        at_input = line["width"] == "projection input"
-        width = beside.bindings[notation.n_in] if at_input else WIDTHS[line["width"]]
-        split = line.get("split", "none")
+        width, split = WIDTHS[line["width"]], line.get("split", "none")
+        if line["width"] in SIDES:
+            width, split = _measure_projection(line["width"], [beside] if beside else adapted)
         if split == "sequence" and not settings["parallelism.sequence"]:
             split = "none"
         # Of a module that is computed again; its first input stays.
@@ -117,6 +128,21 @@ def list_tensors(
             sizes.get(size, size),
             RANKS[split],
         )
+
+
+def _measure_projection(side: str, components: Sequence[Entry]) -> tuple[Any, str]:
+    """Return how wide a side of a projection is, of the widest of some, and how it is split.
+
+    Args:
+        side: one of ``SIDES``.
+        components: projections that have an adapter.
+    """
+    of = [one.bindings for one in components]
+    sizes = [SIDES[side](each[notation.n_in], each[notation.n_out]) for each in of]
+    divided = {"row": ("projection input", "projection"), "none": (), "experts": ()}
+    split = components[-1].settings["split"]
+    shared = side in divided.get(split, ("projection output", "projection"))
+    return (sizes[0] if len(sizes) == 1 else maximum(*sizes)), "tensor" if shared else "none"
 
 
 @lru_cache(maxsize=4096)
@@ -154,6 +180,8 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "adapted": [c for c in components if c.settings["adapted"]],
         "held": lora and settings["training.reentrant"] and settings["parallelism.zero"] == 3,
         "adapters": kept if lora else "none",
+        "dora": lora and bool(settings["training.lora.dora"]),
+        "casts_base": casts or settings["quantised"],
         "fused_norm": "norm" in settings["fused"],
         "fused_gate": "gate" in settings["fused"],
         "trains_norms": not lora or "norm" in settings["trained"],

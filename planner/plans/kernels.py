@@ -68,6 +68,10 @@ def fill_kernels(draft: Draft) -> None:
     if draft.get("training.lora") is not None:  # also where a move adds adapters
         draft.default("training.lora.dropout", 0, "none")
         draft.default("training.lora.originals", profile["originals"], under)
+        joined = draft.get("training.lora.kernels") == "fused" or not profile["blocks"]["adapter"]
+        if draft.default("training.lora.dora", False, "none") and joined:
+            wrong = f"these kernels of adapters ({implementation}) have no magnitudes"
+            draft.fault("training.lora.dora", wrong, "false, or kernels: separate of another")
         prepared = draft.default("training.lora.prepared", False, "the base stays as it is")
         if prepared and draft.get("training.lora.base") not in PREPARED:
             wrong = f"a base in {draft.get('training.lora.base')} is not prepared"

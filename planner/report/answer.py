@@ -316,7 +316,8 @@ class Overview(Record):
             pieces.append(("", clean(get("training.implementation") or ""), " kernels"))
             if rank := get("training.lora.rank"):
                 after = f", {get('training.lora.base')} weights"
-                pieces.append(("LoRA rank ", str(rank), after))
+                name = "DoRA" if get("training.lora.dora") else "LoRA"
+                pieces.append((f"{name} rank ", str(rank), after))
         degrees = list(pick_shown(get))
         divided = [
             row.heading if value is True else f"{row.heading} {value}"

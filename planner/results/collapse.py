@@ -29,7 +29,13 @@ LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary")
 #: Degrees and sizes that stay in a form though they are 1.
 KEPT = frozenset((notation.b, notation.t, notation.p, notation.c, notation.e))
 #: Keys of symbols that are shown as numbers: bytes of elements, whether something runs.
-NUMBERS = ("training.bytes.", "time.dropout", "time.lora_dropout", "time.rope")
+NUMBERS = (
+    "training.bytes.",
+    "time.dropout",
+    "time.lora_dropout",
+    "training.lora.dora",
+    "time.rope",
+)
 #: Where others stay letters: quantities of the whole plan that are followed all the same, and
 #: quantities with entries that are not.
 FOLLOWED = ("layout.", "memory.activations.input_ranks", "memory.optimizer.per_parameter")

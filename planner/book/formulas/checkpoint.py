@@ -22,8 +22,8 @@ size.by(_ONCE, lora=False, towers="frozen").equals(
     "trained.",
 )
 
-_pair = copies * k_l * (n_in + n_out)
-#: Both matrices of every adapter, with what training keeps of them.
+_pair = copies * (k_l * (n_in + n_out) + p_dora * n_out)
+#: Both matrices and the magnitudes of every adapter, with what training keeps of them.
 _adapters = Sum(L_k * Sum((k_w + k_m + each) * _pair, "component", adapted=True), "part")
 #: Whole weights that are trained beside the adapters.
 _adapters += Sum(L_k * Sum((k_w + k_m + each) * component, "component", lora=False), "part")
@@ -31,9 +31,9 @@ size.by(
     ADAPTERS, lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters"
 ).equals(
     _adapters,
-    "Two matrices of rank r beside each projection that has an adapter, and weights trained in "
-    "full, with their optimizer states; frozen weights stay where they came from "
-    "(training.lora.checkpoint: adapters).",
+    "Two matrices of rank r (and magnitudes) beside each projection that has an adapter, and "
+    "weights trained in full, with their optimizer states; frozen weights stay where they came "
+    "from (training.lora.checkpoint: adapters).",
 )
 size.by(
     ADAPTERS, lora=True, lora_checkpoint="merged", title="size of a checkpoint with merged weights"

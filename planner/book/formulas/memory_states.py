@@ -94,12 +94,14 @@ trained.by("all weights are trained", lora=False, fixed=False).equals(
 trained.by(STILL, lora=False, fixed=True).equals(0, "The tower is left as it is.")
 trained.by(LORA, lora=True, adapted=False).equals(0, "The component is frozen and has no adapter.")
 trained.by(LORA, lora=True, adapted=True, split=("none", "column", "vocabulary")).equals(
-    k_l * (n_in + n_out / t),
-    "Two matrices of rank r: the first is whole on every rank, the second divided as outputs.",
+    k_l * (n_in + n_out / t) + p_dora * n_out / t,
+    "Two matrices of rank r: the first is whole on every rank, the second divided as outputs; of "
+    "DoRA also the magnitude of each output.",
 )
 trained.by(LORA, lora=True, adapted=True, split="row").equals(
-    k_l * (n_in / t + n_out),
-    "Two matrices of rank r: the first divided as the inputs, the second whole on every rank.",
+    k_l * (n_in / t + n_out) + p_dora * n_out,
+    "Two matrices of rank r: the first divided as the inputs, the second whole on every rank; of "
+    "DoRA also the magnitude of each output.",
 )
 
 # -- bytes of one component ---------------------------------------------------------------------
@@ -344,7 +346,9 @@ steps = bytes_of_component(
 )
 steps.where(lora=False).equals(k_t * tensors_c, "One number for each tensor, not divided.")
 steps.by(LORA, lora=True, adapted=False).equals(0, "The component is frozen.")
-steps.by(LORA, lora=True, adapted=True).equals(2 * k_t, "One for each matrix of its adapter.")
+steps.by(LORA, lora=True, adapted=True).equals(
+    (2 + p_dora) * k_t, "One for each matrix of its adapter, and one for magnitudes."
+)
 
 # -- sums over a stage --------------------------------------------------------------------------
 

@@ -272,12 +272,32 @@ narrow.by(ROOFLINE, adapted=True, coefficient="FLOP").equals(
     "the format of the frozen product: far below the rate of wide products, or memory traffic.",
 )
 
+DORA = "PEFT 0.21.2, tuners/lora/dora.py (DoraLinearLayer) and variants.py (DoraLinearVariant)"
+norms = product_time(
+    "time.product.norms", r"t_{\mathrm{dora}}", "norms of the weights that an adapter changes"
+)
+norms.by(LORA, adapted=False).equals(0, NO_ADAPTER)
+norms.by(DORA, adapted=True, coefficient="FLOP").equals(
+    p_dora
+    * (
+        sum(kernel(x, x, 1, 1, rate, half, k_a) for x in ((K_x, k_l, K_x), (K_x, N_x, k_l)))
+        + K_x * (K_x * (2 * k_w + k_a) + N_x * (k_a + frozen_bytes + 8 * k_w)) / (W * e_mem)
+    ),
+    "An identity as wide as the input passes both matrices, which makes their product; it is cast "
+    "to the adapter's format, as the frozen weight is (2 accesses of each), scaled (2), added (3) "
+    "and read.",
+)
+
 adapter = of_adapter("time.product.adapter", r"t_a", "forward pass of a product's adapter")
 adapter.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter.by(ADAPTER, **_SEPARATE).equals(
-    narrow + rows * (5 * k_a * N_x + _dropout) / (W * e_mem),
+    narrow
+    + rows * (5 * k_a * N_x + _dropout) / (W * e_mem)
+    + norms
+    + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
     "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
-    "weight (3), the input goes through the adapter's dropout.",
+    "weight (3), the input goes through the adapter's dropout. DoRA multiplies both outputs by "
+    "magnitudes over norms; where its input is dropped, the frozen product runs once more.",
 )
 adapter.by(FUSED_ADAPTER, **_FUSED).equals(
     narrow + rows * (k_a * N_x + _dropout) / (W * e_mem),
@@ -290,9 +310,13 @@ adapter_backward = of_adapter(
 )
 adapter_backward.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter_backward.by(ADAPTER, **_SEPARATE).equals(
-    2 * narrow + rows * (2 * k_a * N_x + 3 * k_a * K_x + _dropout) / (W * e_mem),
+    2 * narrow
+    + rows * (2 * k_a * N_x + 3 * k_a * K_x + _dropout) / (W * e_mem)
+    + p_dora * (p_lora * gradient_of_input + rows * (12 * k_w + 3 * k_a) * N_x / (W * e_mem)),
     "Each narrow product twice, for its input and for its weight; the incoming gradient is scaled "
-    "(2 accesses), that of the input passes dropout and is added to the frozen weight's (3).",
+    "(2 accesses), that of the input passes dropout and is added to the frozen weight's (3). Of "
+    "DoRA both outputs and the magnitudes get gradients, the frozen product's input once more "
+    "where it is dropped.",
 )
 adapter_backward.by(FUSED_ADAPTER, **_FUSED).equals(
     2 * narrow + rows * (k_a * K_x + _dropout) / (W * e_mem),
@@ -307,9 +331,10 @@ adapter_launches = of_product(
 )
 adapter_launches.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter_launches.by(ADAPTER, **_SEPARATE).equals(
-    10 + 2 * p_lora,
+    10 + 2 * p_lora + p_dora * (20 + 2 * p_lora),
     "Forward two products, scaling and sum; backward four products, scaling and the sum of two "
-    "gradients; dropout in each.",
+    "gradients; dropout in each. DoRA adds eleven forward and nine backward, and two products "
+    "where its input is dropped.",
 )
 adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
     6 + 2 * p_lora, "Two products forward and four backward; dropout in each."

@@ -10,7 +10,8 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
     times       how many of ours are one of theirs; a rest has no word, for the reason in ``why``
-    each        a word for each of the values that the key lists
+    each        a word for each of the values that the key lists; without ``to`` mappings of keys,
+                and ``why`` others of these values may come with them
     otherwise   what a file means that does not say it
 What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
 itself or with others below ``rows``: that a key, or one of some, is ``given`` and not 0, ``unless``
@@ -294,6 +295,7 @@ def list_options(about: Row) -> Iterator[str]:
     """Yield the options that a row may write."""
     if "to" in about:
         yield about["to"]
+    yield from (key for word in _list_mappings(about) for key in word)
     for word in about.get("words", {}).values():
         if isinstance(word, Mapping) and "elsewhere" not in word:
             yield from word.get("near", word)
@@ -350,7 +352,7 @@ def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
     if "times" in row and isinstance(value, int):
         value, rest = divmod(value, row["times"])
         words = {} if rest else words
-    if "each" in row:
+    if "each" in row and to:
         value = [row["each"][one] for one in value]
     said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _get_why(row)
     if "only" in row:
@@ -365,9 +367,18 @@ def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
             said, why = word["near"], Nearly(word["why"])
         else:
             said, why = {**word} if isinstance(word, Mapping) else {to: word}, None
+    if _list_mappings(row):
+        said = {k: option for one in value for k, option in row["each"][one].items()}
+        brings = {one for one, word in row["each"].items() if word.items() <= said.items()}
+        why = None if brings == {*value} else Nearly(row["why"])
     if why is not None:
         draft.add_gap(key, why)
     draft.said |= said
+
+
+def _list_mappings(row: Row) -> list[Row]:
+    """List the words of each value that a key may list, where these are mappings."""
+    return [word for word in row.get("each", {}).values() if isinstance(word, Mapping)]
 
 
 def _get_why(row: Row) -> str:

@@ -690,6 +690,10 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
     to, words = about.get("to"), about.get("words")
     if to and "each" in about and said.get(to) is not None:
         return _match_each(said.get(to), to, about["each"], place)
+    if "each" in about and not to:
+        pairs = about["each"].items()
+        agree = [one for one, word in pairs if all(said.get(k) == v for k, v in word.items())]
+        return agree or None
     if words is None:
         value = said.get(to, about.get("otherwise")) if to else about.get("only")
         return value * about["times"] if "times" in about and isinstance(value, int) else value
