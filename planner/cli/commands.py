@@ -296,7 +296,8 @@ def _list_left_out(words: Collection[str], unused: Collection[str]) -> list[str]
 def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",)) -> str:
     """Format what a line asks for, a quantity or ``verdict``, of one plan or of several, each
     with the words of its side of a comparison."""
-    from planner.results.verdict import VERDICTS
+    from planner.base import numbers
+    from planner.results.verdict import VERDICTS, is_host_short
 
     words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
     says = " and ".join(dict.fromkeys(words))
@@ -310,6 +311,10 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
         f"{of}{': ' if of else ''}{one}" for of, one in zip(sides, values, strict=True)
     )
     each = " per device" if quantity.startswith("memory.") else ""
+    if name == "verdict" and all(is_host_short(one) for one in results):
+        (result, *_) = results
+        there = numbers.text(result.plan.get("cluster.node_memory"), "bytes")
+        return f"ANSWER  {says}: {result['memory.host'].text()} of {there} of host memory per node"
     if name == "verdict":
         return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"

@@ -27,7 +27,7 @@ from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster, measure_stack
 from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
-from planner.results.verdict import FITS, VERDICTS
+from planner.results.verdict import VERDICTS, is_host_short
 
 PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
@@ -202,12 +202,11 @@ class Overview(Record):
     def sentence(self) -> list[tuple[str, bool]]:
         """The verdict in words, in pieces; each with whether it is a number."""
         result, free = self._result, self._result.get("memory.headroom")
-        of_host = result["memory.host.headroom"].value
         pieces: list[tuple[str, bool]] = []
         if free is None or CAPACITY not in result:
             why = result["memory.headroom"].absent or result.verdict["reason"]
             pieces += [(f"{headline(clean(why))}. ", False)]
-        elif self.status == "bad" and of_host == result[FITS].value:
+        elif is_host_short(result):
             host, node = result["memory.host"].value, result.plan.get("cluster.node_memory")
             pieces += [
                 (f"{gib(host)}\u00a0GiB", True),

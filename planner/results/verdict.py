@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
@@ -42,6 +42,12 @@ VERDICTS = {
 FITS = "memory.left"
 #: It fits safely where this is at least 0 too, and tightly where it is not.
 SURE = "memory.headroom_p95"
+
+
+def is_host_short(result: Any) -> bool:
+    """Check whether a plan does not fit because of the memory of a host."""
+    left = result["memory.host.headroom"].value
+    return result.verdict["state"] == "no" and left is not None and left == result[FITS].value
 
 
 def decide_state(fits: bool | None, shaped: bool, safe: bool) -> str:

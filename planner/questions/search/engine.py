@@ -606,7 +606,7 @@ class _Selected:
             if not self.kept.count:
                 short = np.flatnonzero(there)
                 lacking = -chunk.of(FITS, short)
-                self.nearest.add(lacking, chunk.of(by, short), chunk.build_setting, short)
+                self.nearest.add(lacking, chunk.of(MEMORY, short), chunk.build_setting, short)
             if points:
                 self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
             report_progress(f"{numbers.text(done)} of {numbers.text(size)} layouts")
