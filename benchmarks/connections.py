@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks import launch_files
@@ -61,31 +62,31 @@ def _configurations() -> str:
         len(json.loads((COUNTS / f"{name}.json").read_text("utf-8"))["models"])
         for name in ("saved", "towers", "diffusion")
     )
-    types = sorted(families.FAMILIES, key=str.casefold)
-    whole = sorted(towers.WRAPPERS, key=str.casefold)
-    wrappers = sorted({*hf.CLASSES["wrappers"]} - {*whole}, key=str.casefold)
+
+    def listed(names: Iterable[str]) -> str:
+        return ", ".join(f"`{name}`" for name in sorted(names, key=str.casefold))
+
+    whole = towers.WRAPPERS
+    wrappers = {*hf.CLASSES["wrappers"]} - {*whole}
     census = json.loads(CENSUS.read_text("utf-8"))
     refused = [name for name in census["refused"] if name not in families.FAMILIES]
-    built = len(census["exact"]) + len(census["refused"])
+    reasons = ((k, [n for n in refused if n in known]) for k, known in families.REFUSALS.items())
     rows = [
         (
-            f"{len(census['exact'])} of {built} text model types that transformers "
-            f"{census['transformers']} builds from its defaults",
+            f"{len(census['exact'])} of {len(census['exact'] + census['refused'])} text model types "
+            f"that transformers {census['transformers']} builds from its defaults",
             f"parameters equal to its own count; refused by name are {len(refused)}: "
-            + ", ".join(f"`{name}`" for name in refused),
+            + "; ".join(f"{why} ({listed(names)})" for why, names in reasons),
         ),
-        (f"{len(types)} model types", ", ".join(f"`{name}`" for name in types)),
-        (
-            f"{len(whole)} wrappers, read whole: tower, projector and language model",
-            ", ".join(f"`{name}`" for name in whole),
-        ),
+        (f"{len(families.FAMILIES)} model types", listed(families.FAMILIES)),
+        (f"{len(whole)} wrappers, read whole: tower, projector and language model", listed(whole)),
         (
             f"{len(wrappers)} wrappers, of which the language model alone is read",
-            ", ".join(f"`{name}`" for name in wrappers),
+            listed(wrappers),
         ),
         (
             f"{len(diffusion.CLASSES)} classes of diffusers",
-            ", ".join(f"`{name}`" for name in diffusion.CLASSES)
+            listed(diffusion.CLASSES)
             + f": parameters and FLOPs of a sample equal to its own count, all {built_of} built",
         ),
         (

@@ -22,6 +22,11 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
 #: What the words of lists with a word for each layer mean, by their key.
 WORDS: Mapping[str, Mapping[str, str]] = _SAID["words"]
 
+#: Model types that are known and not modelled, by the reason; and how classes of draft models,
+#: which are not either, are called, as a regular expression.
+REFUSALS: Mapping[str, list[str]] = _SAID["refusals"]
+DRAFTS: str = _SAID["drafts"]
+
 #: What classes have where no row says otherwise.
 CLASSES: Mapping[str, Traits] = _SAID["classes"]
 

@@ -149,12 +149,19 @@ def _of_class(
         fits = [one for one in known if one.startswith(stem)]
         made.notes.append(f"{named} has no output head")
     if named and not fits:
-        raise c.fault(f"the class {named} is not modelled", f"…{', …'.join(classes)}")
+        why = f"the class {named} is not modelled"
+        if re.search(families.DRAFTS, named):
+            why += ": a draft model reads the states of the model that it drafts for"
+        raise c.fault(why, f"…{', …'.join(classes)}")
     return traits
 
 
 def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
-    """Make the error for an unknown model type, with the nearest known one."""
+    """Make the error for a model type that is not modelled: the reason, where it is known; else the
+    nearest known type."""
+    for reason, types in families.REFUSALS.items():
+        if kind in types:
+            return PlanError(Fault(f"model type {kind!r} is not modelled: {reason}", place))
     fault = f"model type {kind!r} is not known"
     return PlanError(Fault(fault, place, None, nearest(kind, known)))
 
