@@ -73,8 +73,8 @@ def _configurations() -> str:
     reasons = ((k, [n for n in refused if n in known]) for k, known in families.REFUSALS.items())
     rows = [
         (
-            f"{len(census['exact'])} of {len(census['exact'] + census['refused'])} text model types "
-            f"that transformers {census['transformers']} builds from its defaults",
+            f"{len(census['exact'])} of {len(census['exact'] + census['refused'])} text model "
+            f"types that transformers {census['transformers']} builds from its defaults",
             f"parameters equal to its own count; refused by name are {len(refused)}: "
             + "; ".join(f"{why} ({listed(names)})" for why, names in reasons),
         ),
