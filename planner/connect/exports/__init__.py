@@ -25,7 +25,7 @@ FORMATS = (
 LAUNCHED = ("megatron", "nanotron", "torchtitan", "maxtext", "megatron-bridge")
 TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Trainers whose files are read, and not written; and all whose files are read without a model.
-IMPORTED = ("ms-swift", "torchtune")
+IMPORTED = ("ms-swift", "torchtune", "litgpt")
 READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")

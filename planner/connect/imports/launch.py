@@ -229,7 +229,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     start = _take_program_keys(command, options, fixed) if command else {}
     # The first time for the keys that conditions are about.
     first, _ = _derive_keys(options, known, name, place, start=start)
-    above = {"parallelism.zero": 0, **first}
+    above = {"parallelism.zero": 0, **first, **fixed}
     keys, came_from = _derive_keys(options, known, name, place, above, start)
     came_from |= dict.fromkeys(start, ("its command",))
     keys = {"parallelism.zero": 0, **keys, **fixed}
