@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.connect import exports
-from planner.connect.exports.rules import OF_SIZES, Row, follow_rows
+from planner.connect.exports.rules import OF_SIZES, Row, follow_rows, walk_rows
 from planner.connect.exports.table import Elsewhere, ExportDraft
 from planner.documents.source import change_keys
 from planner.plans.document import Plan
@@ -36,7 +36,11 @@ class Launcher:
             if not draft.heard.isdisjoint(KEYS):
                 self.rows.append(row)
         #: Whether the size of degrees matters, not only whether they are above 1.
-        self.of_sizes = any(row.get("rule") in OF_SIZES for row in self.rows)
+        self.of_sizes = any(
+            row.get("rule") in OF_SIZES or (isinstance(about, Mapping) and "times" in about)
+            for row in walk_rows(self.rows)
+            for about in row.values()
+        )
 
     def can_start(self, layout: Mapping[str, Any]) -> bool:
         """Decide whether the framework can start a layout, given by dotted keys; keys that it sets
