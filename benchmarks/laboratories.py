@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from math import exp, log
 from random import Random
 from statistics import fmean
-from typing import NamedTuple
 
 from benchmarks import calibrate, tables
 from planner.connect.calibrate import fit, laboratory
@@ -25,13 +24,9 @@ MARK = "laboratories"
 LEAST, MOST = 4, 24
 
 
-class Outcome(NamedTuple):
-    """Of one run that was left to be predicted: its error (predicted over measured, less 1), and
-    whether it lies in the interval, by shipped rates and by fitted ones; how wide each is."""
-
-    error: tuple[float, float]
-    inside: tuple[bool, bool]
-    width: tuple[float, float]
+#: Of one run that was left to be predicted: its error (predicted over measured, less 1), whether it
+#: lies in the interval, and how wide that is; each by shipped rates and by fitted ones.
+Outcome = tuple[list[float], list[bool], list[float]]
 
 
 def outcomes(runs: Sequence[fit.Run], own: int, draws: int) -> list[Outcome]:
@@ -60,7 +55,7 @@ def outcomes(runs: Sequence[fit.Run], own: int, draws: int) -> list[Outcome]:
                 for error, (low, high) in zip(off, ends, strict=True)
             ]
             width = [(1 + high) / (1 + low) for low, high in ends]
-            found.append(Outcome((off[0], off[1]), (inside[0], inside[1]), (width[0], width[1])))
+            found.append((off, inside, width))
     return found
 
 
@@ -76,9 +71,9 @@ def means(runs: Sequence[calibrate.Run], own: int, draws: int) -> dict[str, list
         found[source] = [len(steps)]
         for way in (0, 1):
             found[source] += [
-                fmean(abs(one.error[way]) for one in each),
-                fmean(one.inside[way] for one in each),
-                exp(fmean(log(one.width[way]) for one in each)),
+                fmean(abs(error[way]) for error, _, _ in each),
+                fmean(inside[way] for _, inside, _ in each),
+                exp(fmean(log(width[way]) for _, _, width in each)),
             ]
     return found
 

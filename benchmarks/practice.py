@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.base import units
 from planner.base.display import columns
@@ -27,20 +27,9 @@ STEP = "time.step_seconds"
 TYPED = ("sequence_length", "global_batch", "precision", "lora")
 
 
-class NewcomerRow(NamedTuple):
-    """A newcomer's plan beside the published one.
-
-    Attributes:
-        name: of the run.
-        ratio: the newcomer's predicted step over the published plan's.
-        off: the published plan's prediction over the measured value, less one.
-        inside: whether the measured value is in the newcomer's 90 % interval.
-    """
-
-    name: str
-    ratio: float
-    off: float
-    inside: bool
+#: A run; the newcomer's predicted step over the published plan's; the published plan's prediction
+#: over the measured value, less one; and whether that is in the newcomer's 90 % interval.
+NewcomerRow = tuple[str, float, float, bool]
 
 
 def strip_run(data: dict[str, Any]) -> dict[str, Any]:
@@ -60,14 +49,16 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
         measured, interval = units.parse(row["value"], quantity.unit), quantity.interval
         ratio, off = typed[STEP].number / run[STEP].number, run[row["quantity"]].number / measured
         inside = interval is not None and interval[0] <= measured <= interval[1]
-        yield NewcomerRow(name, float(ratio), float(off) - 1, inside)
+        yield name, float(ratio), float(off) - 1, inside
 
 
 def main() -> None:
     rows = list(compare_runs(sys.argv[1:]))
-    table = [(one.name, f"{one.ratio:.3f}", f"{one.off:+.1%}", "in" * one.inside) for one in rows]
+    table = [
+        (name, f"{ratio:.3f}", f"{off:+.1%}", "in" * inside) for name, ratio, off, inside in rows
+    ]
     sys.stdout.write("\n".join(columns([("run", "ratio", "published off", "interval"), *table])))
-    ratios, inside = [one.ratio for one in rows], sum(one.inside for one in rows)
+    ratios, inside = [ratio for _, ratio, _, _ in rows], sum(row[-1] for row in rows)
     near = sum(ratio <= 1.05 for ratio in ratios)
     sys.stdout.write(
         f"\n{len(rows)} runs: median {median(ratios):.3f}, most {max(ratios):.3f}, "

@@ -1,6 +1,6 @@
 """The closed form of a step beside its simulation, over random plans and those that ship.
 
-    python -m benchmarks.simulation [--plans N] [--seed N] [--json FILE]
+    python -m benchmarks.simulation [--plans N] [--seed N]
 
 For each schedule, by how much time.step_seconds, which searches rank by, is above (+) or below (-)
 the simulated step: on average, on average without the sign, and at most. Random plans differ in
@@ -20,8 +20,7 @@ from typing import Any
 
 import planner
 from fuzz.documents import draw_one
-from planner.base.display import as_json, columns
-from planner.base.files import write_text
+from planner.base.display import columns
 from tests.strategies import Document, pipelined_plans
 
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
@@ -60,15 +59,11 @@ def compared(plan: planner.Plan) -> dict[str, Any]:
         result = result.alternative or result
     step, evaluation = planner.simulate(result), result.evaluation
     layout = plan.plan.data["parallelism"]
-    degrees = ("pipeline", "virtual_pipeline", "tensor", "zero")
     return {
-        "plan": plan.name,
         "schedule": plan.plan.settings["training.schedule"],
         "model": plan.plan.get("model.name"),
-        **{degree: layout[degree] for degree in degrees},
+        **layout,
         "micro_batches": plan.plan.get("training.gradient_accumulation"),
-        "simulated": step.seconds,
-        "closed": step.closed,
         "difference": step.closed / step.seconds - 1,
         "pieces": max(
             abs(found[-1].end / float(evaluation.value("time.part.forward", {"part": part})) - 1)
@@ -93,7 +88,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--plans", type=int, default=40, help="of each schedule")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="write every plan's figures")
     options = parser.parse_args()
     rows = list(map(compared, random_plans(options.plans, options.seed)))
     own = list(map(compared, shipped_plans()))
@@ -106,8 +100,6 @@ def main() -> None:
     print("\n".join(lines))
     pieces = max(row["pieces"] for row in rows + own)
     print(f"forward passes in pieces: {pieces:.1e} at most")
-    if options.json:
-        write_text(options.json, as_json(rows + own))
 
 
 if __name__ == "__main__":

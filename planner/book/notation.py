@@ -649,12 +649,25 @@ n_old = of_step("n_old", "whether log-probabilities are computed before the upda
 n_ref = of_step("n_ref", "whether a reference model gives log-probabilities", "reference")
 x_st = of_step("x_st", "steps by which the generating weights may be older", "staleness")
 n_ro = of_step("n_ro", "devices of the engine", "rollout.devices")
+x_lp = of_step(
+    "x_lp",
+    "time of a pass for log-probabilities over a forward pass",
+    "logprob_excess",
+    latex=r"\kappa_lp",
+)
+t_over = of_step(
+    "t_over", "time of a decode step beyond serving", "rollout.step_overhead", unit="s/tokens"
+)
 t_ver = of_step("t_ver", "time of the verifier", "reward_seconds", unit="s")
 # And what its other plans and the lengths of its responses come to (planner/engine/rollout.py)
 n_eng = symbol("n_eng", "replicas of the engine")
 n_slot = symbol("n_slot", "requests that a replica of the engine works on at once")
 r_read = symbol("r_read", "rate at which the engine reads prompts", unit="tokens/s")
-k_roll = bytes_of("k_roll", "bytes of a weight in the engine")
+k_roll = bytes_of("k_roll", "bytes of a weight on its way to the engine")
+f_roll = of_step(
+    "f_roll", "share of a device's memory that the engine takes", "rollout.memory_share"
+)
+M_eng = bytes_of("M_eng", "weights of the engine on one device")
 t_crit = symbol("t_crit", "update of the critic", unit="s")
 t_val = symbol("t_val", "values of the responses by the critic", unit="s")
 t_rm = symbol("t_rm", "scores of the responses by the reward model", unit="s")

@@ -95,7 +95,7 @@ def bind_rollout(
     """
     bindings = _bind_roles(plan, build)
     engine = plan.others["engine"]
-    bindings[notation.k_roll] = engine.data["training"]["bytes"]["compute"]
+    bindings[notation.k_roll] = plan.data["training"]["bytes"]["compute"]
     case = build(engine)
     first = Evaluation(case)
     rl, replicas = plan.data["rl"], engine.data["parallelism"]["data"]
@@ -118,6 +118,7 @@ def bind_rollout(
     try:
         one = evaluate(1, live)
         cache, process = (one.value(f"memory.{name}") for name in ("cache", "process"))
+        bindings[notation.M_eng] = one.value("memory.weights")
         share = Fraction(rl["rollout"]["memory_share"])
         free = share * one.value("memory.capacity") - (process - cache)
         if free < cache:
@@ -129,7 +130,7 @@ def bind_rollout(
         stretches = list_stretches(prompt.mean, response, requests, slots, replicas)
         return bindings, tuple(_yield_rungs(stretches, evaluate))
     except Absent as absent:
-        missing = (notation.n_eng, notation.n_slot, notation.r_read)
+        missing = (notation.n_eng, notation.n_slot, notation.r_read, notation.M_eng)
         return {**dict.fromkeys(missing, absent), **bindings}, absent
 
 

@@ -159,6 +159,10 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
         Fraction(9, 10) if split else Fraction(3, 5),
         "0.9 where placement is split, else 0.6",
     )
+    why = "assumed: vLLM issue 6854 (July 2024) has 5 to 13 ms between steps of decoding"
+    draft.default("rl.rollout.step_overhead", Fraction(5, 1000), why)
+    why = "calibrated: old and reference log-probabilities over updates in seven tables of verl"
+    draft.default("rl.logprob_excess", Fraction(69, 50), why)
     left = every - devices if split else every
     if devices > every or left < 1:
         wrong = f"{devices} devices of {every}" + (" leave none to the trainer" if split else "")

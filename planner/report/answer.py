@@ -22,7 +22,17 @@ from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
 from planner.report import facts
-from planner.report.layout import DAYS, GROUP_LOOKS, NUMBERS, PARTS_OF_STEP, SERVING, STEP, trim_key
+from planner.report.layout import (
+    DAYS,
+    GROUP_LOOKS,
+    NUMBERS,
+    PARTS_OF_STEP,
+    PHASES,
+    REINFORCEMENT,
+    SERVING,
+    STEP,
+    trim_key,
+)
 from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster, measure_stack
 from planner.results.inputs import find_origin
@@ -193,6 +203,13 @@ class Overview(Record):
     unsafe: bool
 
     @computed_field
+    def _phases(self) -> list[tuple[str, Quantity]]:
+        """The step of reinforcement learning and its phases that take time, by what they are
+        called; empty for another plan."""
+        named = ((label, self._result.get(i)) for label, i in PHASES)
+        return [(label, one) for label, one in named if one is not None and one.number]
+
+    @computed_field
     def simulated(self) -> str:
         """The simulated allocator, as a sentence; empty where the simulation takes too long."""
         words = facts.describe_allocator(self._result, facts.MOST_ALIVE)
@@ -256,6 +273,14 @@ class Overview(Record):
             if rate is not None:
                 pieces += [(f"{name} generates ", False), (thin(rate.text()), True), (". ", False)]
             return pieces
+        if self._phases:
+            (_, whole), *parts = self._phases
+            named = ", ".join(f"{label} {thin(one.text())}" for label, one in parts)
+            waits = result["rl.trainer_idle_share"], result["rl.rollout_idle_share"]
+            sides = zip(("trainer", "engine"), waits, strict=True)
+            idle = [f"; the {side} waits {thin(one.text())}" for side, one in sides if one.number]
+            pieces = [("A step takes ", False), (thin(whole.text()), True)]
+            return [*pieces, (f": {named}{''.join(idle)}. ", False)]
         days, cost = result.get(DAYS), result.get(COST)
         if days is None:
             return []
@@ -393,7 +418,7 @@ class Overview(Record):
     def numbers(self) -> list[Headline]:
         """The headline quantities in order, those that this plan has: four large ones, then the
         plan's own, then the others."""
-        first = SERVING if self._serves else NUMBERS
+        first = SERVING if self._serves else REINFORCEMENT if self._phases else NUMBERS
         every = self._result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
         rows = (self._build_number(label, i) for label, i in (*first[:4], *own, *first[4:]))

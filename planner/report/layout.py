@@ -14,6 +14,8 @@ Pairs = Sequence[tuple[str, str]]
 #: Label and id of headline quantities in order; the first four are large.
 NUMBERS: Pairs = _SAID["numbers"]
 SERVING: Pairs = _SAID["serving"]
+REINFORCEMENT: Pairs = _SAID["reinforcement"]
+PHASES: Pairs = _SAID["phases"]
 #: Parts of a step by the names of ``Result.step_parts``: the group of each and its short name.
 PARTS_OF_STEP: Mapping[str, tuple[str, str]] = _SAID["parts_of_step"]
 #: The groups of these in order, each with the looks of its parts.

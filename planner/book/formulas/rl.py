@@ -1,7 +1,14 @@
 """Reinforcement learning: the phases of a step, and what a run of steps takes."""
 
 from planner.book.formulas.layout import micro_batches
-from planner.book.formulas.memory import gradients, optimizer, weights
+from planner.book.formulas.memory import (
+    capacity,
+    gradients,
+    optimizer,
+    process,
+    reserved,
+    weights,
+)
 from planner.book.formulas.network import fabric, link, send
 from planner.book.formulas.parameters import parameters_total
 from planner.book.formulas.time_part import forward
@@ -11,7 +18,7 @@ from planner.book.language import *
 CONTINUOUS = "Yu et al. 2022, Orca (OSDI), section 3.2: requests join and leave at each iteration"
 HYBRID = "Sheng et al. 2024, HybridFlow (arXiv 2409.19256), section 5"
 NEMO = "NeMo RL, nemo_rl/algorithms/grpo.py: phases in this order"
-ASYNC = "Wu et al. 2025, LlamaRL (arXiv 2505.24034), section 4"
+ASYNC = "NeMo RL 0.4, async GRPO (in_flight_weight_updates); PipelineRL (arXiv 2509.19128)"
 
 of_rl = partial(estimate, rl=True, assumed=False)
 phase = partial(of_rl, unit="s", scales_with="time")
@@ -28,7 +35,7 @@ prefill = phase(
 decode = phase(
     "rl.decode_seconds", "t_gen", "the engine generates the responses", source=CONTINUOUS
 ).equals(
-    Sum(n_tok_r * t_tok_r, "rung"),
+    Sum(n_tok_r * (t_tok_r + t_over), "rung"),
     "First all slots are busy; then, when no request waits, responses end one after another up to "
     "the longest. Each stretch has its own number of requests, and so its own time of a token.",
 )
@@ -38,9 +45,13 @@ rollout = phase("rl.rollout_seconds", "t_roll", "rollout", source="sum of its pa
 )
 
 #: Passes of all responses through the trainer's layout, forward only.
-_forward = n_upd * (
-    micro_batches * (Max(sum_on_stage(forward), "stage") + v * send)
-    + (p - 1) / v * (Sum(L_k * forward, "part") / p + v * send) / n_upd
+_forward = (
+    x_lp
+    * n_upd
+    * (
+        micro_batches * (Max(sum_on_stage(forward), "stage") + v * send)
+        + (p - 1) / v * (Sum(L_k * forward, "part") / p + v * send) / n_upd
+    )
 )
 logprob = phase(
     "rl.logprob_seconds",
@@ -50,7 +61,8 @@ logprob = phase(
 ).equals(
     n_old * _forward,
     "The forward pass of all micro-batches, at the pace of the slowest stage; the pipeline fills "
-    "once.",
+    "once. Logits in 32 bit, their entropy and the way back to the host take as much as verl "
+    "measured.",
 )
 
 reference = phase(
@@ -78,8 +90,8 @@ for _placement, _all in (("colocated", 1 * n), ("split", n + n_ro)):
     _joined = minimum(1, floor(n_node / _all))  # whether one link joins all of them
     sync.where(placement=_placement, sync=("nccl", "ipc", "rdma")).equals(
         k_roll * parameters_total * (_joined / link + (1 - _joined) / fabric),
-        "All weights, in the engine's format, pass each device once, tensor by tensor: gathered "
-        "from the devices that share them and handed on meanwhile.",
+        "All weights pass each device once, tensor by tensor: gathered from the devices that "
+        "share them, and handed on meanwhile.",
     )
     sync.where(placement=_placement, sync="disk").equals(
         2 * k_roll * parameters_total / B_sto, "All weights are written, then read."
@@ -104,9 +116,9 @@ whole.by(NEMO, overlapped=False).equals(
     "On policy each phase waits for the one before.",
 )
 whole.by(ASYNC, overlapped=True).equals(
-    maximum(rollout + reward, trainer) + sync,
-    "The engine generates for a later step while the trainer works on this one; the longer of both "
-    "decides, and both wait for the weights.",
+    maximum(rollout + reward, trainer + sync),
+    "The engine generates for a later step while the trainer works on this one and sends the "
+    "weights, which the engine takes in between two tokens; the longer of both decides.",
 )
 
 devices = Quantity(
@@ -143,7 +155,7 @@ trainer_idle.where(placement="split").equals(
     1 - (trainer + sync) / whole, "Of a step what is neither its work nor the weights' transfer."
 )
 engine_idle.where(placement="split").equals(
-    1 - (rollout + sync) / whole, "Of a step what is neither its work nor the weights' transfer."
+    1 - (rollout + reward) / whole, "Of a step what is not its work."
 )
 idle.where(placement="split").equals(
     (n * trainer_idle + n_ro * engine_idle) / devices, "Both sides, by their devices."
@@ -187,3 +199,47 @@ energy = of_rl(
     scales_with="time",
     source="definition",
 ).equals(device_hours * power / 1000, "Every GPU hour at the rated power; 1000 turns W into kW.")
+
+
+# -- memory of each phase ----------------------------------------------------------------------
+
+held = partial(Quantity, unit="bytes", exact=False, rl=True, source=HYBRID)
+#: What a process keeps on a device while its states are elsewhere.
+_asleep = process - reserved
+
+generating = held("rl.memory.rollout", "M_roll", "a device of the engine while it generates")
+generating.where(placement="split").equals(
+    f_roll * capacity, "The engine fills its share with weights and cache."
+)
+generating.where(placement="colocated").equals(
+    f_roll * capacity + _asleep,
+    "The engine fills its share with weights and cache; of the trainer its context and "
+    "communicators stay, its states are on the host.",
+)
+syncing = held("rl.memory.sync", "M_sync", "a device of the trainer while weights move")
+syncing.where(placement="split").equals(
+    weights + _asleep, "The trainer's weights; the engine receives them where its own are."
+)
+syncing.where(placement="colocated").equals(
+    weights + M_eng + 2 * _asleep,
+    "The weights in both layouts, and the contexts of both; the engine has no cache yet.",
+)
+updating = held("rl.memory.update", "M_upd", "a device of the trainer while it updates")
+updating.where(placement="split").equals(1 * process, "As a training run takes.")
+updating.where(placement="colocated").equals(
+    process + _asleep, "As a training run takes; of the engine, asleep, its context stays."
+)
+peak_memory = held("rl.memory.peak", "M_rl", "the fullest device in its fullest phase").equals(
+    maximum(generating, syncing, updating), "Phases come one after another on a device."
+)
+held(
+    "rl.memory.headroom", "M_rl,free", "memory that the fullest phase leaves", within=SIGNED
+).equals(capacity - peak_memory, "Of the memory of a device.")
+of_host = held("rl.memory.host", "M_rl,host", "memory of a node's host that states of the run take")
+of_host.where(placement="split").equals(
+    n_ref * n_host * weights, "The weights of the reference model, while the policy trains."
+)
+of_host.where(placement="colocated").equals(
+    n_host * ((1 + n_ref) * weights + gradients + optimizer),
+    "While the engine generates, all states of the trainer; the weights of the reference model.",
+)

@@ -1,0 +1,22 @@
+"""How well predicted steps of reinforcement learning agree with published ones, by source, by model
+and by kind: `python -m benchmarks.rl_accuracy --runs FILE`, as benchmarks.time_accuracy says."""
+
+from __future__ import annotations
+
+from benchmarks import measured, tables, time_accuracy
+
+
+def main() -> None:
+    options = tables.make_parser(__doc__).parse_args()
+    rows = [row for row in measured.read(*options.runs) if row.quantity.startswith("rl.")]
+    records = measured.compare(rows)
+    for row, record in zip(rows, records, strict=True):
+        record |= {"kind": record.get("workload", row.kind), "model": str(row.plan["model"])}
+    for key in ("model", "kind"):
+        some = [{**record, "group": record[key]} for record in records]
+        print(tables.text(time_accuracy.lines(some)), end="\n\n")
+    tables.publish(options, "rl", time_accuracy.lines(records), records)
+
+
+if __name__ == "__main__":
+    main()
