@@ -39,7 +39,7 @@ bench:
 
 # After a change that moves numbers or wording: the committed reports, and what is made of docs/.
 examples: pages
-	for plan in presets/*.yaml presets/fine_tuning/*.yaml; do report=$${plan#presets/}; \
+	for plan in presets/*.yaml presets/fine_tuning/*.yaml presets/reinforcement/*.yaml; do report=$${plan#presets/}; \
 		python plan.py $$plan -o examples/$${report%.yaml}.md >/dev/null || exit; done
 	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
 		-o examples/llama70b_h100x1024.json >/dev/null

@@ -667,6 +667,7 @@ k_roll = bytes_of("k_roll", "bytes of a weight on its way to the engine")
 f_roll = of_step(
     "f_roll", "share of a device's memory that the engine takes", "rollout.memory_share"
 )
+M_crit = bytes_of("M_crit", "weights, gradients and optimizer states of the critic on one device")
 M_eng = bytes_of("M_eng", "weights of the engine on one device")
 t_crit = symbol("t_crit", "update of the critic", unit="s")
 t_val = symbol("t_val", "values of the responses by the critic", unit="s")

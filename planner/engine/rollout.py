@@ -154,18 +154,22 @@ def _yield_rungs(
 
 
 def _bind_roles(plan: Plan, build: Callable[[Plan], Case]) -> dict[Symbol, Any]:
-    """Return the times of critic and reward model, by symbol; 0 where there is none."""
-    wanted: Mapping[Symbol, tuple[str, str]] = {
-        notation.t_crit: ("critic", "rl.update_seconds"),
-        notation.t_val: ("critic", "rl.logprob_seconds"),
-        notation.t_rm: ("reward", "rl.logprob_seconds"),
+    """Return times and states of critic and reward model, by symbol; 0 where there is none."""
+    states = ("memory.weights", "memory.gradients", "memory.optimizer")
+    wanted: Mapping[Symbol, tuple[str, tuple[str, ...]]] = {
+        notation.t_crit: ("critic", ("rl.update_seconds",)),
+        notation.t_val: ("critic", ("rl.logprob_seconds",)),
+        notation.M_crit: ("critic", states),
+        notation.t_rm: ("reward", ("rl.logprob_seconds",)),
     }
+    own = {role: plan.others[role] for role in ("critic", "reward") if role in plan.others}
+    evaluations = {role: Evaluation(build(other)) for role, other in own.items()}
     found: dict[Symbol, Any] = {}
-    for symbol, (role, quantity) in wanted.items():
+    for symbol, (role, quantities) in wanted.items():
         found[symbol] = 0
-        if role in plan.others:
+        if role in evaluations:
             try:
-                found[symbol] = Evaluation(build(plan.others[role])).value(quantity)
+                found[symbol] = sum(evaluations[role].value(name) for name in quantities)
             except Absent as absent:
                 found[symbol] = absent
     return found

@@ -364,6 +364,9 @@ class Overview(Record):
                 and cut_rule(len(plan.model.sequence), plan.data["parallelism"]) == "ends"
             ):
                 pieces.append(("", "both ends counted as layers", ""))
+        if rollout := get("rl.rollout"):
+            each = ", ".join(f"{name} {rollout[name]}" for name in ("tensor", "pipeline", "expert"))
+            pieces.append(("engine: ", f"{rollout['devices']} devices", f", {each}"))
         pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]
 

@@ -398,10 +398,12 @@ left = predicted(
     within=SIGNED,
 )
 _LESS_NEEDED = "capacity less what is needed"
-left.by(_LESS_NEEDED, host_stated=False).equals(
+left.by(_LESS_NEEDED, host_stated=False, rl=False).equals(
     capacity - needed, "Negative: the plan does not fit."
 )
-left.by(f"{_LESS_NEEDED}; memory of a node less what the plan fills", host_stated=True).equals(
+left.by(
+    f"{_LESS_NEEDED}; memory of a node less what the plan fills", host_stated=True, rl=False
+).equals(
     minimum(capacity - needed, host_headroom),
     "Negative: the plan does not fit, whichever of the two is too small.",
 )

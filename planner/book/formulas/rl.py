@@ -4,6 +4,8 @@ from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.memory import (
     capacity,
     gradients,
+    left,
+    needed,
     optimizer,
     process,
     reserved,
@@ -102,7 +104,7 @@ switch = phase(
 )
 switch.where(placement="split").equals(0, "Each side keeps its devices.")
 switch.where(placement="colocated").equals(
-    2 * (weights + gradients + optimizer) / B_host,
+    2 * (weights + gradients + optimizer + M_crit) / B_host,
     "While the engine generates, weights, gradients and optimizer states are in the host's memory.",
 )
 trainer = phase("rl.trainer_seconds", "t_tr", "the trainer's part of a step", source=NEMO).equals(
@@ -225,14 +227,17 @@ syncing.where(placement="colocated").equals(
     "The weights in both layouts, and the contexts of both; the engine has no cache yet.",
 )
 updating = held("rl.memory.update", "M_upd", "a device of the trainer while it updates")
-updating.where(placement="split").equals(1 * process, "As a training run takes.")
+updating.where(placement="split").equals(
+    process + M_crit, "As a training run takes; and the states of the critic."
+)
 updating.where(placement="colocated").equals(
-    process + _asleep, "As a training run takes; of the engine, asleep, its context stays."
+    process + M_crit + _asleep,
+    "As a training run takes; the states of the critic; of the engine, asleep, its context stays.",
 )
 peak_memory = held("rl.memory.peak", "M_rl", "the fullest device in its fullest phase").equals(
     maximum(generating, syncing, updating), "Phases come one after another on a device."
 )
-held(
+free = held(
     "rl.memory.headroom", "M_rl,free", "memory that the fullest phase leaves", within=SIGNED
 ).equals(capacity - peak_memory, "Of the memory of a device.")
 of_host = held("rl.memory.host", "M_rl,host", "memory of a node's host that states of the run take")
@@ -240,6 +245,13 @@ of_host.where(placement="split").equals(
     n_ref * n_host * weights, "The weights of the reference model, while the policy trains."
 )
 of_host.where(placement="colocated").equals(
-    n_host * ((1 + n_ref) * weights + gradients + optimizer),
-    "While the engine generates, all states of the trainer; the weights of the reference model.",
+    n_host * ((1 + n_ref) * weights + gradients + optimizer + M_crit),
+    "While the engine generates, all states of trainer and critic; the weights of the reference "
+    "model.",
+)
+
+_WITH_ENGINE = "The fullest phase of the step decides, and what the trainer needs at least."
+left.by(HYBRID, rl=True, host_stated=False).equals(minimum(capacity - needed, free), _WITH_ENGINE)
+left.by(HYBRID, rl=True, host_stated=True).equals(
+    minimum(capacity - needed, free, M_node - of_host), f"{_WITH_ENGINE} So does a node's host."
 )
