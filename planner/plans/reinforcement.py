@@ -1,7 +1,7 @@
 """Reinforcement learning: one plan made into ordinary plans, and the lengths of its responses.
 
 The plan itself becomes that of the trainer: its own devices, and sequences as the trainer runs
-them. ``list_engine_changes`` makes it the plan of the engine that generates responses.
+them. ``list_roles`` makes it the plans of its other roles.
 """
 
 from __future__ import annotations
