@@ -37,6 +37,7 @@ SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stan
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
+PAIRED = ("dpo", "orpo")  # objectives
 SPENT = ("energy", "carbon", "cost")  # questions
 RUN = ("training.tokens", "each", "examples", "steps", "text")  # what gives the length of a run
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
@@ -559,6 +560,12 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         del said["training.tokens"]
     elif free and tuned and (_find_longest(said) or 0) > usual and "longest-context" not in asked:
         said[LENGTH] = Said(usual, Place(TEXT), ASSUMED + why)
+    for key in {"batch", BATCH, COUNTS[1]} & said.keys() if _is_paired(said) else ():
+        size = said[key].value
+        if key != "batch":
+            said[key] = said[key]._replace(value=2 * size)
+        elif not size[1]:  # k and M count tokens
+            said[key] = said[key]._replace(value=(2 * size[0], ""))
     _convert_tokens(said, tuned)
     _share_batch(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
@@ -1271,6 +1278,11 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
     said["cluster.network.bandwidth"] = rate
 
 
+def _is_paired(said: Mapping[str, Said]) -> bool:
+    """Decide whether an objective compares pairs, of two sequences, which people count as one."""
+    return "training.objective" in said and said["training.objective"].value in PAIRED
+
+
 def _assume_batch(said: dict[str, Said]) -> None:
     """Assume the batch of a fine-tuning, in whole sequences for each device; one micro-batch of
     each where the optimizer steps inside the backward pass."""
@@ -1278,7 +1290,7 @@ def _assume_batch(said: dict[str, Said]) -> None:
     at_once = step is not None and step.value == "in-backward"
     batch, why = _load_phrases()["assumptions"]["batch at once" if at_once else BATCH]
     micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
-    whole = (count.value if count else 1) * (micro.value if micro else 1)
+    whole = (count.value if count else 1) * (micro.value if micro else 1 + _is_paired(said))
     said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
 
 
