@@ -279,7 +279,7 @@ class Walk:
         full: include layouts that are never sensible (``layouts.Space``).
         most: a larger space is narrowed to the values of ``NARROWER``, as far as needed.
         launcher: the framework that must be able to start a layout, with its own kernels unless the
-            plan sets others; the one of the plan's stack by default.
+            plan sets others; by default that of the plan's stack, if the plan has its kernels.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, no valid layout.
@@ -295,8 +295,10 @@ class Walk:
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
         self.given = frozenset(self.options)
-        if self.launcher is None:
-            self.launcher = find_launcher(self.plan.get(STACK))
+        usual = find_launcher(self.plan.get(STACK))
+        if self.launcher is None and usual is not None:
+            runs = exports.load_framework(usual).kernels == self.plan.get(KERNELS)
+            self.launcher = usual if runs else None
         if self.launcher is not None and not is_own_choice(self.plan, KERNELS):
             kernels = exports.load_framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
