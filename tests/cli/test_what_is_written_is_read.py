@@ -423,11 +423,12 @@ def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> N
 
 
 def test_every_command_that_writes_a_document_is_here() -> None:
-    """The others write reports, tables, schemas, files of frameworks and a page."""
+    """The others write reports, tables, schemas, files of frameworks and a page; plans of advise
+    are read in tests/questions/test_practice.py."""
     writers = {
         name
         for name, actions in lines.commands().items()
         if any(action.dest in ("output", "apply") for action in actions)
     }
     here = {"import", "quick", "solve", "search", "calibrate", "measure", "report", "export"}
-    assert writers - here == {"compare", "sweep", "schema", "site"}
+    assert writers - here == {"advise", "compare", "sweep", "schema", "site"}
