@@ -27,6 +27,8 @@ TRAINERS = tuple(name for name in FORMATS if name not in LAUNCHED)
 #: Trainers whose files are read, and not written; and all whose files are read without a model.
 IMPORTED = ("ms-swift", "torchtune", "litgpt")
 READ_TRAINERS = (*TRAINERS, *IMPORTED)
+#: Trainers by reinforcement learning: their configurations are read (planner/connect/imports).
+RL_TRAINERS = ("verl", "nemo-rl", "openrlhf")
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports import LAUNCHED, READ_TRAINERS, load_framework
+from planner.connect.exports import LAUNCHED, READ_TRAINERS, RL_TRAINERS, load_framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
 
@@ -82,11 +82,12 @@ def import_file(
         PlanError: the file cannot be read, or as for the functions above.
     """
     source = source or _find_source(path)
-    if plan and source not in (*LAUNCHED, *READ_TRAINERS):
-        of = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS))}"
+    runs = (*LAUNCHED, *READ_TRAINERS, *RL_TRAINERS)
+    if plan and source not in runs:
+        of = f"--from {', '.join(runs)}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
-    if changes and source not in (*LAUNCHED, *READ_TRAINERS):
-        of = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS))}"
+    if changes and source not in runs:
+        of = f"--from {', '.join(runs)}"
         raise PlanError(Fault("--set is only for launch files", None, of))
     function = ""
     if (
@@ -119,15 +120,19 @@ def import_file(
         return _write_document(
             megatron.read_megatron(text, place, changes), {}, "model", names, (), place
         )
-    from planner.connect.imports import launch
+    from planner.connect.imports import launch, reinforcement
 
-    if source in READ_TRAINERS:
+    if source in RL_TRAINERS:
+        found, plan = reinforcement.read_rl_trainer(text, source, place, changes), True
+    elif source in READ_TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
     else:
         found = launch.read_launch(text, source, place, function, changes)
     names = f"{source} file", source
     if plan:
-        document = launch.add_stack(found.document, source)
+        document = found.document
+        if source not in RL_TRAINERS:
+            document = launch.add_stack(document, source)
         return _write_document(document, found.came_from, "plan", names, found.said, place)
     model = found.document["model"]
     model = {"extends": model} if isinstance(model, str) else model
@@ -140,7 +145,7 @@ def _find_source(path: str) -> str:
     Raises:
         PlanError: a command whose program is not known.
     """
-    from planner.connect.imports import commands
+    from planner.connect.imports import commands, reinforcement
 
     place, text = Place(path), path
     if files.is_file(path):
@@ -148,6 +153,8 @@ def _find_source(path: str) -> str:
     elif not arguments.is_arguments(path):
         return "huggingface"
     place = place if text is not path else ARGUMENTS
+    if found := reinforcement.find_rl_trainer(text, place):
+        return found
     is_command = commands.is_command(text, place)
     return commands.find_framework(text, place) if is_command else "huggingface"
 

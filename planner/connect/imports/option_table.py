@@ -37,6 +37,10 @@ class OptionTable(NamedTuple):
         harmless: options that change no number of a plan, by the reason.
         named: options that change little and have no key, by what they do.
         refused: options that are refused unless they have their default, by what they do.
+        program: of trainers by reinforcement learning, the pattern of a word that names it.
+        sections: the sections that its configurations have.
+        keys: the rows of keys of a plan (planner/connect/imports/reinforcement.py).
+        implied: options that follow from others.
     """
 
     version: str
@@ -45,6 +49,10 @@ class OptionTable(NamedTuple):
     harmless: Mapping[str, tuple[str, ...]] = {}
     named: Mapping[str, tuple[str, ...]] = {}
     refused: Mapping[str, tuple[str, ...]] = {}
+    program: str = ""
+    sections: tuple[str, ...] = ()
+    keys: tuple[Mapping[str, Any], ...] = ()
+    implied: tuple[Mapping[str, Any], ...] = ()
 
     def classify(self, option: str) -> str:
         """Return the list that an option is in: read, harmless, named, refused; else nothing."""

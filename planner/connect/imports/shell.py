@@ -49,6 +49,9 @@ COMPARISONS = {
     **{f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }
 
+#: A field of a configuration that a command sets, as Hydra has it.
+SET_FIELD = re.compile(r"\+{0,2}[A-Za-z_]\w*(\.\w+)+=")
+
 
 class Token(NamedTuple):
     """A word as it is written, or an operator; of an array that is assigned, its words too."""
@@ -383,7 +386,9 @@ class _ShellReader:
             )
             words = words[: at - 1] + [one for each in inner for one in each]
         shows = words[0] in ("echo", "printf")
-        has_options = any(one.startswith("--") or " --" in one for one in words)
+        has_options = any(
+            one.startswith("--") or " --" in one or SET_FIELD.match(one) for one in words
+        )
         if not shows and (has_options or words[-1].endswith(FILE_ENDINGS)):
             parts = (one.split() if " --" in one else [one] for one in words)
             bare = [one.strip("'\"") for each in parts for one in each if one != "\\"]

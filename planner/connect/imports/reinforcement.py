@@ -1,0 +1,312 @@
+"""Configurations of trainers by reinforcement learning, read as plans: verl, NeMo RL, OpenRLHF.
+
+The tables are in the folder ``options``: ``keys`` has a row for each key of a plan, the other lists
+say what becomes of all other options (planner/connect/imports/option_table.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from pathlib import PurePosixPath
+from typing import Any
+
+from planner.base import files
+from planner.base.display import one_line
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect.exports import RL_TRAINERS
+from planner.connect.imports.arguments import collect_arguments
+from planner.connect.imports.commands import is_command, split_changes
+from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
+from planner.connect.imports.option_table import OptionTable, load_options
+from planner.connect.imports.shell import MARKED, list_commands
+from planner.connect.imports.tidy import place_faults
+from planner.connect.imports.trainers import NO_MODEL, is_same
+from planner.documents import aliases, schema, source, yaml_nodes
+from planner.documents.source import expand_keys
+from planner.plans.plan import build_plan
+
+#: What one configuration refers to in another, or in a key of its own.
+REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,[^}]*)?\}")
+OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+PARENTS, DEEPEST, LARGEST = "defaults", 8, 10_000_000
+#: Keys of a plan that lengths are of, and their share of the cap where a file has no mean.
+LENGTHS, HALF = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
+PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for them
+
+
+def find_rl_trainer(text: str, place: Place) -> str:
+    """Find the trainer by reinforcement learning whose configuration a text is; empty if none."""
+    for name in RL_TRAINERS:
+        table = _load_table(name)
+        if is_command(text, place):
+            if re.search(table.program, text):
+                return name
+        elif all(re.search(rf"^({one}):\s", text, re.MULTILINE) for one in table.sections):
+            return name
+    return ""
+
+
+def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
+    """Read the plan of a configuration.
+
+    Args:
+        text: a configuration in YAML, or a script with the command that trains.
+        name: the trainer.
+        place: where faults are.
+        changes: keys that it leaves open, and variables of a script, as ``--set`` has them.
+
+    Returns:
+        The plan, what the file leaves open, and what said each key.
+
+    Raises:
+        PlanError: the file is malformed, or says what is not modelled or no model is known.
+    """
+    table = _load_table(name)
+    variables, fixed = split_changes(changes)
+    if is_command(text, place):
+        given = own = dict(_read_words(text, table, variables, place))
+    else:
+        merged, itself = _read_configuration(text, place)
+        given, own = dict(_flatten(merged)), dict(_flatten(itself))
+    options = _resolve({**table.defaults, **_imply(given, table), **given})
+    keys, came_from = _derive_keys(options, table, place)
+    lines = _judge(own, options, table, place)
+    if LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
+        keys[LENGTHS[0]] = 2 * PROMPT
+    for length in LENGTHS:
+        if (cap := keys.pop(length, None)) is not None:
+            keys[length] = {"mean": max(1, int(cap * HALF)), "cap": cap}
+            if not any(key.startswith(length) for key in fixed):
+                lines.append(f"no key says the mean of {length}: half of its cap, an assumption")
+    if "model" not in fixed:
+        keys["model"] = _find_model(str(keys.get("model", "")), place)
+    for key, value in fixed.items():
+        outer, _, inner = key.rpartition(".")
+        if outer in LENGTHS and outer in keys:
+            keys[outer] = {**keys[outer], inner: value}
+        else:
+            keys[key] = value
+    if not {"cluster", "cluster.accelerator"} & fixed.keys():
+        keys["cluster.accelerator"] = ACCELERATOR
+        lines.append("no key says cluster.accelerator: an assumption")
+    document: dict[str, Any] = {"model": None, "cluster": None, "training": {"mode": "rl"}}
+    document |= expand_keys({"training.mode": "rl", **keys})
+    with place_faults(place):
+        build_plan(schema.validate(source.load(document), "plan"))
+    return LaunchPlan(document, lines, {**came_from, **dict.fromkeys(fixed, ("--set",))})
+
+
+def _load_table(name: str) -> OptionTable:
+    """Load the options of a trainer."""
+    table = load_options(name)
+    assert table is not None
+    return table
+
+
+def _read_words(
+    text: str, table: OptionTable, variables: Mapping[str, str], place: Place
+) -> Iterator[tuple[str, Any]]:
+    """Yield the options of the command that trains: overrides as Hydra has them, or arguments.
+
+    Raises:
+        PlanError: there is no such command.
+    """
+    found = [
+        one
+        for one in list_commands(text, variables, place)
+        if any(re.search(table.program, word) for word in one.words)
+    ]
+    if not found:
+        raise PlanError(Fault("no command that trains", place, f"one of {table.program}"))
+    words = found[-1].words
+    at = next(i for i, word in enumerate(words) if re.search(table.program, word))
+    rest = words[at + 1 :]
+    set_fields = {one: OVERRIDE.fullmatch(one) for one in rest}
+    unknown = {one for one in rest if MARKED.fullmatch(one)}
+    arguments = collect_arguments(
+        [one for one in rest if not set_fields[one] and one not in unknown]
+    )
+    pairs = {k.replace("-", "_"): v for k, v in arguments.items()}
+    pairs |= {m[1]: m[2] for m in set_fields.values() if m}
+    for option, value in pairs.items():
+        if not MARKED.search(str(value)):
+            yield option, _parse(value, option)
+
+
+def _parse(value: Any, option: str) -> Any:
+    """Parse a word as YAML has it; text where it is none."""
+    if not isinstance(value, str):
+        return value
+    try:
+        node = yaml_nodes.parse_yaml(value, option)
+        return value if node is None else node.plain()
+    except PlanError:
+        return value
+
+
+def _read_configuration(
+    text: str, place: Place, depth: int = 0
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read a configuration over those that its ``defaults`` names, and by itself.
+
+    Raises:
+        PlanError: it is no mapping, or one of them is not there.
+    """
+    root = yaml_nodes.parse_yaml(text, place.file)
+    found = root.plain() if root is not None else None
+    if not isinstance(found, dict):
+        raise PlanError(Fault("not a configuration: not a mapping", place))
+    parents = found.pop(PARENTS, [])
+    merged: dict[str, Any] = {}
+    for parent in [parents] if isinstance(parents, str) else parents:
+        path = str(PurePosixPath(place.file).parent / str(parent))
+        if depth >= DEEPEST or not files.is_file(path):
+            fault = f"{PARENTS} names {one_line(str(parent))}, which is not there"
+            raise PlanError(
+                Fault(fault, place, "the file beside it, or the resolved configuration")
+            )
+        inner = Place(path)
+        text = files.read_text(path, LARGEST, inner, "a configuration: text in UTF-8")
+        merged = _merge(merged, _read_configuration(text, inner, depth + 1)[0])
+    return _merge(merged, found), found
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge mappings in mappings; all else is replaced."""
+    merged = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merge(inner, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _flatten(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield mappings in mappings by dotted key."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _resolve(options: dict[str, Any]) -> dict[str, Any]:
+    """Replace values that are those of other options."""
+    for option, value in options.items():
+        for _ in range(DEEPEST):
+            other = REFERENCE.fullmatch(value) if isinstance(value, str) else None
+            if other is None:
+                break
+            value = options.get(other[1])
+        options[option] = value
+    return options
+
+
+def _imply(given: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
+    """Return the options that others imply, as the name of a configuration does."""
+    return {
+        k: v for row in table.implied if _holds(row["when"], given) for k, v in row["means"].items()
+    }
+
+
+def _holds(when: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Check whether options have the values of a condition: patterns, or words of YAML."""
+    return all(
+        re.fullmatch(str(wanted).lower(), str(options.get(option)).lower())
+        for option, wanted in when.items()
+    )
+
+
+def _derive_keys(
+    options: Mapping[str, Any], table: OptionTable, place: Place
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Derive the keys of the plan: of several rows of a key the first that applies.
+
+    Raises:
+        PlanError: an option has a value that its row does not have.
+    """
+    keys: dict[str, Any] = {}
+    came_from: dict[str, tuple[str, ...]] = {}
+    for row in table.keys:
+        key, names = row["key"], _list_options(row)
+        values = [options.get(name) for name in names]
+        if key in keys or not _holds(row.get("when", {}), options):
+            continue
+        if "value" in row:
+            keys[key] = row["value"]
+            continue
+        if "any" in row:
+            keys[key] = any(value not in (None, False, 0) for value in values)
+        elif None in values:
+            continue
+        elif "words" in row:
+            word = {str(k).lower(): v for k, v in row["words"].items()}
+            shown = str(values[0]).lower()
+            if shown not in word:
+                fault = f"{names[0]} is {one_line(str(values[0]))[:60]}, which is not modelled"
+                raise PlanError(Fault(fault, place, ", ".join(word)))
+            keys[key] = word[shown]
+        elif len(names) > 1:
+            if not all(isinstance(value, int) for value in values):
+                continue
+            keys[key] = prod(values) if "product" in row else sum(values)
+        else:
+            keys[key] = values[0]
+        came_from[key] = tuple(names)
+    return {key: value for key, value in keys.items() if value is not None}, came_from
+
+
+def _list_options(row: Mapping[str, Any]) -> list[str]:
+    """List the options that a row reads."""
+    several: Sequence[str] = next((row[k] for k in ("product", "sum", "any") if k in row), ())
+    return [row["option"]] if "option" in row else list(several)
+
+
+def _find_model(named: str, place: Place) -> str:
+    """Find the built-in model of a page or a folder.
+
+    Raises:
+        PlanError: there is none.
+    """
+    known = source.preset_names("model")
+    for name in (named, named.rstrip("/").rpartition("/")[2]):
+        if name and (shipped := aliases.find_preset("model", name, known)):
+            return shipped
+    raise PlanError(
+        Fault(f"{one_line(named)[:80] or 'its model'} is no known model", place, NO_MODEL)
+    )
+
+
+def _judge(
+    own: Mapping[str, Any], options: Mapping[str, Any], table: OptionTable, place: Place
+) -> list[str]:
+    """List the options of a file that its plan has no key for, a line each.
+
+    Args:
+        own: what the file itself says.
+        options: the same with what it is based on, and defaults.
+        table: the options of the trainer.
+        place: where faults are.
+
+    Raises:
+        PlanError: an option that is refused has another value than its default.
+    """
+    read = {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
+    read |= {name for row in table.keys for name in _list_options(row)}
+    named, unknown, faults = list[str](), list[str](), list[Fault]()
+    for option, value in options.items():
+        kind, default = table.classify(option), table.defaults.get(option)
+        if option in read or value in (None, False, [], {}) or is_same(value, default):
+            continue
+        if kind == "refused":
+            fault = f"{option} is {one_line(str(value))[:60]}, which is not modelled"
+            faults.append(Fault(fault, place, f"as by default: {str(default or False).lower()}"))
+        elif option in own and kind != "harmless":
+            (named if kind else unknown).append(option)
+    if faults:
+        raise PlanError(faults)
+    lines = {"not modelled": named, f"unknown to {table.version}": unknown}
+    return [f"{what}: {', '.join(each)}" for what, each in lines.items() if each]
