@@ -77,7 +77,7 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
     if LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
         keys[LENGTHS[0]] = 2 * PROMPT
     for length in LENGTHS:
-        if (cap := keys.pop(length, None)) is not None:
+        if isinstance(cap := keys.get(length), int):
             keys[length] = {"mean": max(1, int(cap * HALF)), "cap": cap}
             if not any(key.startswith(length) for key in fixed):
                 lines.append(f"no key says the mean of {length}: half of its cap, an assumption")
@@ -89,7 +89,9 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
             keys[outer] = {**keys[outer], inner: value}
         else:
             keys[key] = value
-    if not {"cluster", "cluster.accelerator"} & fixed.keys():
+    if "cluster" in fixed:
+        keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
+    elif "cluster.accelerator" not in fixed:
         keys["cluster.accelerator"] = ACCELERATOR
         lines.append("no key says cluster.accelerator: an assumption")
     document: dict[str, Any] = {"model": None, "cluster": None, "training": {"mode": "rl"}}
@@ -159,7 +161,9 @@ def _read_configuration(
     found = root.plain() if root is not None else None
     if not isinstance(found, dict):
         raise PlanError(Fault("not a configuration: not a mapping", place))
-    parents = found.pop(PARENTS, [])
+    parents = found.pop(PARENTS, None) or []
+    if not isinstance(parents, str | list):
+        raise PlanError(Fault(f"{PARENTS} is no file and no list of files", place))
     merged: dict[str, Any] = {}
     for parent in [parents] if isinstance(parents, str) else parents:
         path = str(PurePosixPath(place.file).parent / str(parent))
@@ -250,8 +254,10 @@ def _derive_keys(
                 raise PlanError(Fault(fault, place, ", ".join(word)))
             keys[key] = word[shown]
         elif len(names) > 1:
-            if not all(isinstance(value, int) for value in values):
-                continue
+            for name, value in zip(names, values, strict=True):
+                if not isinstance(value, int):
+                    fault = f"{name} is {one_line(str(value))[:60]}"
+                    raise PlanError(Fault(fault, place, "a whole number"))
             keys[key] = prod(values) if "product" in row else sum(values)
         else:
             keys[key] = values[0]
@@ -272,7 +278,7 @@ def _find_model(named: str, place: Place) -> str:
         PlanError: there is none.
     """
     known = source.preset_names("model")
-    for name in (named, named.rstrip("/").rpartition("/")[2]):
+    for name in (named[:200], named[:200].rstrip("/").rpartition("/")[2]):
         if name and (shipped := aliases.find_preset("model", name, known)):
             return shipped
     raise PlanError(
