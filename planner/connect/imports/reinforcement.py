@@ -29,11 +29,11 @@ from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
 
 #: What one configuration refers to in another, or in a key of its own.
-REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,[^}]*)?\}")
-OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-PARENTS, DEEPEST, LARGEST = "defaults", 8, 10_000_000
+INTERPOLATION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,[^}]*)?\}")
+HYDRA_WORD = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+BASES, MOST_BASES, BASE_BYTES = "defaults", 8, 10_000_000
 #: Keys of a plan that lengths are of, and their share of the cap where a file has no mean.
-LENGTHS, HALF = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
+LENGTHS, MEAN_SHARE = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
 PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for them
 
 
@@ -72,17 +72,17 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
         merged, itself = _read_configuration(text, place)
         given, own = dict(_flatten(merged)), dict(_flatten(itself))
     options = _resolve({**table.defaults, **_imply(given, table), **given})
-    keys, came_from = _derive_keys(options, table, place)
-    lines = _judge(own, options, table, place)
+    keys, came_from = _apply_rows(options, table, place)
+    lines = _list_unread(own, options, table, place)
     if LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
         keys[LENGTHS[0]] = 2 * PROMPT
     for length in LENGTHS:
         if isinstance(cap := keys.get(length), int):
-            keys[length] = {"mean": max(1, int(cap * HALF)), "cap": cap}
+            keys[length] = {"mean": max(1, int(cap * MEAN_SHARE)), "cap": cap}
             if not any(key.startswith(length) for key in fixed):
                 lines.append(f"no key says the mean of {length}: half of its cap, an assumption")
     if "model" not in fixed:
-        keys["model"] = _find_model(str(keys.get("model", "")), place)
+        keys["model"] = _find_policy(str(keys.get("model", "")), place)
     for key, value in fixed.items():
         outer, _, inner = key.rpartition(".")
         if outer in LENGTHS and outer in keys:
@@ -126,7 +126,7 @@ def _read_words(
     words = found[-1].words
     at = next(i for i, word in enumerate(words) if re.search(table.program, word))
     rest = words[at + 1 :]
-    set_fields = {one: OVERRIDE.fullmatch(one) for one in rest}
+    set_fields = {one: HYDRA_WORD.fullmatch(one) for one in rest}
     unknown = {one for one in rest if MARKED.fullmatch(one)}
     arguments = collect_arguments(
         [one for one in rest if not set_fields[one] and one not in unknown]
@@ -161,19 +161,19 @@ def _read_configuration(
     found = root.plain() if root is not None else None
     if not isinstance(found, dict):
         raise PlanError(Fault("not a configuration: not a mapping", place))
-    parents = found.pop(PARENTS, None) or []
+    parents = found.pop(BASES, None) or []
     if not isinstance(parents, str | list):
-        raise PlanError(Fault(f"{PARENTS} is no file and no list of files", place))
+        raise PlanError(Fault(f"{BASES} is no file and no list of files", place))
     merged: dict[str, Any] = {}
     for parent in [parents] if isinstance(parents, str) else parents:
         path = str(PurePosixPath(place.file).parent / str(parent))
-        if depth >= DEEPEST or not files.is_file(path):
-            fault = f"{PARENTS} names {one_line(str(parent))}, which is not there"
+        if depth >= MOST_BASES or not files.is_file(path):
+            fault = f"{BASES} names {one_line(str(parent))}, which is not there"
             raise PlanError(
                 Fault(fault, place, "the file beside it, or the resolved configuration")
             )
         inner = Place(path)
-        text = files.read_text(path, LARGEST, inner, "a configuration: text in UTF-8")
+        text = files.read_text(path, BASE_BYTES, inner, "a configuration: text in UTF-8")
         merged = _merge(merged, _read_configuration(text, inner, depth + 1)[0])
     return _merge(merged, found), found
 
@@ -200,8 +200,8 @@ def _flatten(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 def _resolve(options: dict[str, Any]) -> dict[str, Any]:
     """Replace values that are those of other options."""
     for option, value in options.items():
-        for _ in range(DEEPEST):
-            other = REFERENCE.fullmatch(value) if isinstance(value, str) else None
+        for _ in range(MOST_BASES):
+            other = INTERPOLATION.fullmatch(value) if isinstance(value, str) else None
             if other is None:
                 break
             value = options.get(other[1])
@@ -224,7 +224,7 @@ def _holds(when: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     )
 
 
-def _derive_keys(
+def _apply_rows(
     options: Mapping[str, Any], table: OptionTable, place: Place
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Derive the keys of the plan: of several rows of a key the first that applies.
@@ -271,7 +271,7 @@ def _list_options(row: Mapping[str, Any]) -> list[str]:
     return [row["option"]] if "option" in row else list(several)
 
 
-def _find_model(named: str, place: Place) -> str:
+def _find_policy(named: str, place: Place) -> str:
     """Find the built-in model of a page or a folder.
 
     Raises:
@@ -286,7 +286,7 @@ def _find_model(named: str, place: Place) -> str:
     )
 
 
-def _judge(
+def _list_unread(
     own: Mapping[str, Any], options: Mapping[str, Any], table: OptionTable, place: Place
 ) -> list[str]:
     """List the options of a file that its plan has no key for, a line each.
