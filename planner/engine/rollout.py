@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from statistics import NormalDist
+from itertools import accumulate, pairwise
+from operator import mul
 from typing import Any, NamedTuple
 
 from planner.base import numbers
@@ -19,10 +20,14 @@ from planner.book import notation
 from planner.book.expressions import Symbol
 from planner.engine.evaluate import Absent, Case, Entry, Evaluation
 from planner.plans.document import Plan
-from planner.plans.reinforcement import Lengths, read_lengths
+from planner.plans.reinforcement import GRID, NORMAL, Lengths, read_lengths
 
 #: Stretches of the drain.
 RUNGS = 12
+#: Points of a normal distribution at which what differs between replicas is averaged.
+DRAWS = 33
+#: Requests of a slot, one after another, beyond which more only lengthen the full stretch.
+SETTLED = 32
 
 
 class Stretch(NamedTuple):
@@ -44,8 +49,9 @@ def list_stretches(
 ) -> list[Stretch]:
     """List the stretches of the rollout of the replica that takes longest.
 
-    While requests wait, each slot works through one after another; the responses under way then are
-    as old as those that one meets in a renewal process. Where no request waits, all begin at once.
+    A slot begins a request as soon as it ends one, until none waits: a renewal process (Cox 1962),
+    followed from its start. Then the responses under way end, the last of them as the longest of
+    their remaining lengths.
 
     Args:
         prompt: tokens of a prompt.
@@ -57,30 +63,75 @@ def list_stretches(
     Returns:
         the full stretch, then the drain in ``RUNGS`` parts of equal tokens.
     """
-    mean, square = response.mean, response.second_moment
-    waiting = requests > slots
-    width = response.find_longest(requests * replicas) / RUNGS
-    spread = math.sqrt(max(0.0, square - mean**2) * requests)
-    worst = NormalDist().inv_cdf((replicas - 0.375) / (replicas + 0.25)) if replicas > 1 else 0
-    full = max(0.0, (requests * mean + worst * spread) / slots - square / (2 * mean))
-    found = [Stretch(full * waiting, min(requests, slots), prompt + square / (2 * mean))]
-    steps = 8
-    above = [response.find_share_above(width * step / steps) for step in range(RUNGS * steps + 1)]
-    left = [0.0]  # of the mean length, from the end on
-    for one, other in zip(above[-2::-1], above[:0:-1], strict=True):
-        left.append(left[-1] + (one + other) / 2 * width / steps)
-    left.reverse()
-    alive = [part / left[0] for part in left] if waiting else above
+    slots = min(slots, requests)
+    width = response.find_longest(requests * replicas * GRID) / GRID
+    ends = _list_ends(response, width)
+    alive = [*accumulate(reversed(ends[1:]))][::-1]
+    mean, more = sum(alive), max(0.0, requests / slots - SETTLED)
+    begun = _list_begun(ends, requests / slots - more)
+    full, recent = len(begun) - 1, begun[: -GRID - 1 : -1]
+    left = [sum(map(mul, recent, alive[step:])) for step in range(GRID)]
+    aged = [age * (index + 0.5) for index, age in enumerate(alive)]  # cached tokens, in widths
+    cached = [sum(map(mul, recent, aged[step:])) for step in range(GRID)]
+    total = [0.0, *accumulate(aged)]
+    grown = sum(one * total[min(full - at, GRID)] for at, one in enumerate(begun))
+    waited = full + more * mean
+    variance = max(0.0, response.second_moment / width**2 - mean**2)
+    spread = math.sqrt(waited * variance / mean / slots)
+    drain = _find_last_end(left, slots, replicas, 0)
+    late = _find_last_end(left, slots, replicas, spread) - drain if replicas > 1 else 0
+    found = [Stretch((waited + late) * width, slots, prompt + grown / max(1, full) * width)]
     for rung in range(RUNGS):
-        part = alive[rung * steps : (rung + 1) * steps + 1]
-        share = sum(part[:-1]) / steps / 2 + sum(part[1:]) / steps / 2
-        age = width * (rung + 0.5)
-        # Of those under way at its start a response is at half its own length, on average.
-        grown = age + square / (2 * mean) if waiting else age
-        found.append(
-            Stretch(width, share * min(requests, slots), prompt + min(response.cap, grown))
-        )
+        first, last = (drain * index / RUNGS for index in (rung, rung + 1))
+        live, held = (_average(values, first, last) for values in (left, cached))
+        length = prompt + held / live * width if live else prompt
+        found.append(Stretch((last - first) * width, live * slots, length))
     return found
+
+
+def _average(values: list[float], first: float, last: float) -> float:
+    """Average a step function with one value for each whole number between two points."""
+    inside = range(math.floor(first), min(len(values), math.ceil(last)))
+    parts = (values[at] * (min(at + 1, last) - max(at, first)) for at in inside)
+    return sum(parts) / (last - first)
+
+
+def _list_ends(response: Lengths, width: float) -> list[float]:
+    """List the shares of responses that end after 0, 1, … ``GRID`` widths."""
+    above = [response.find_share_above(width * at) for at in range(GRID)] + [0.0]
+    parts = [one - other for one, other in pairwise(above)]
+    # The last part is whole at its end, where the responses are that the cap cuts.
+    inner = [(one + other) / 2 for one, other in pairwise([0.0, *parts[:-1], 0.0])]
+    return [*inner, parts[-1]]
+
+
+def _list_begun(ends: list[float], each: float) -> list[float]:
+    """List the requests that a slot begins after 0, 1, … widths, until it has begun ``each``."""
+    begun, many = [min(each, 1 / (1 - ends[0]))], min(each, 1 / (1 - ends[0]))
+    while many < each * (1 - 1e-9):
+        new = sum(map(mul, ends[1:], reversed(begun[-GRID:]))) / (1 - ends[0])
+        begun.append(min(new, each - many))
+        many += begun[-1]
+    return begun
+
+
+def _find_last_end(left: list[float], slots: float, replicas: int, spread: float) -> float:
+    """Find when the last response of all replicas ends, on average, in widths.
+
+    Args:
+        left: share of slots that are busy in each width after no request waits.
+        slots: of each replica.
+        replicas: of the engine.
+        spread: standard deviation, over replicas, of when no request waits, in widths.
+    """
+    ended = [0.0, *((1 - min(1.0, share)) ** slots for share in left)]
+    at = [NORMAL.inv_cdf((index + 0.5) / DRAWS) * spread for index in range(DRAWS)]
+    begin = min(0, math.floor(at[0]))
+    total = float(begin)
+    for time in range(begin, GRID + math.ceil(at[-1]) + 1):
+        done = (ended[min(max(0, round(time - one) + 1), GRID)] for one in at)
+        total += 1 - (sum(done) / DRAWS) ** replicas
+    return total
 
 
 def bind_rollout(
