@@ -199,7 +199,7 @@ def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
     """List the words of a text that have no effect on the plan, those that are not understood and
     left out, and numbers that decide nothing that is computed."""
     text = correct_spelling(text)[0]
-    pieces = _list_splits(text)[0]
+    pieces = _choose_phases([*_list_splits(text)[0]])
     of_kind = ([p for p in pieces if kind in (p.values or ())] for kind in ("ignored", "unused"))
     ignored, unused, left = (
         [text[p.begin : p.end] for p in each] for each in (*of_kind, _list_left_out(text))
@@ -290,11 +290,13 @@ def _blank(text: str, pieces: Iterable[Piece]) -> str:
     return text
 
 
-def list_asked(text: str) -> list[str]:
-    """List the quantities that a text asks for, such as ``time.device_hours``."""
+def list_asked(text: str, phases: bool = False) -> list[str]:
+    """List the quantities that a text asks for, such as ``time.device_hours``; where its plan is of
+    reinforcement learning, with ``phases``, those of all phases."""
     pieces = _list_splits(correct_spelling(text)[0])[0]
     shown = [one.values["show"] for one in pieces if one.values and "show" in one.values]
-    return [*dict.fromkeys(shown)]
+    names = _load_phrases()["reinforcement"]["shown"] if phases else {}
+    return [*dict.fromkeys(names.get(one, one) for one in shown)]
 
 
 def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
@@ -306,6 +308,7 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     said: dict[str, Said] = {}
     faults: list[Fault] = []
     left: list[Piece] = []
+    pieces = _choose_phases([*pieces])
     fast = "cluster.network.bandwidth"  # which instances have, whose device holds
     in_order = sorted(_name_sizes(text, [*pieces]), key=lambda one: "unless" in (one.values or ()))
     for piece in in_order:
@@ -344,6 +347,20 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
     if faults:
         raise PlanError(faults)
     return said
+
+
+def _choose_phases(pieces: list[Piece]) -> list[Piece]:
+    """Choose of each piece that also means a key of ``rl`` these keys alone in a line that names an
+    algorithm of reinforcement learning, else the others."""
+    planned = any("rl.algorithm" in (one.values or ()) for one in pieces)
+    chosen: list[Piece] = []
+    for one in pieces:
+        values = one.values or {}
+        own = {key for key in values if key.startswith("rl.")}
+        kept = own | {"why", "unless"} if planned else values.keys() - own
+        fitting = {key: value for key, value in values.items() if key in kept}
+        chosen.append(one._replace(values=fitting) if own else one)
+    return chosen
 
 
 def _keep_value(text: str, said: dict[str, Said], key: str, other: Said) -> bool:
@@ -488,6 +505,8 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent = said.pop("flop", None)
+    if "rl.algorithm" in said:
+        said.setdefault("tuned", said["rl.algorithm"]._replace(value=True))
     trained = {*RUN}
     named = any(key in NAMED or key.startswith("shape.") for key in said)
     if spent and not named and "largest-model" not in asked:
@@ -524,6 +543,9 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     if "carbon" in asked and "cluster" not in said:
         _add_assumptions(said, "cluster.carbon_intensity")
     _add_network(said, asked)
+    if "rl.algorithm" in said and _assume_phases(said, asked):
+        known = {*_load_phrases()["order"].split(), "launcher"}
+        return {key: one for key, one in said.items() if key.partition(".")[0] in known}
     if (hybrid := said.pop("hybrid", None)) and "parallelism.replicate" not in said:
         if "cluster" in said or "cluster.devices" not in said:
             raise _ask_for("hybrid", hybrid.place)
@@ -598,6 +620,65 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
     internal = ("sized", "used", "shape.layers")
     return {key: one for key, one in said.items() if key not in internal}
+
+
+def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
+    """Complete a plan of reinforcement learning; return False where only the training of the policy
+    can be planned, which then has a note.
+
+    Args:
+        said: values by key, which this changes.
+        asked: the questions of the text.
+    """
+    rows, algorithm = _load_phrases()["reinforcement"], said["rl.algorithm"]
+    sized = isinstance(said["model"].value, dict) and "parameters" in said["model"].value
+    cap = said.pop("rl.response_tokens", None)
+    few = said.pop("length alone", None) or _find_few_tokens(said)
+    long = "training.tokens" in said and few is None
+    if sized or long or {*asked} & {*rows["unplanned"]} or said.keys() & {*rows["unplanned"]}:
+        for key in [key for key in said if key.startswith("rl.")]:
+            del said[key]
+        if cap and LENGTH not in said:
+            said[LENGTH] = cap
+        _add_note(said, algorithm.place, rows["note"].format(algorithm.value))
+        said["other objective"] = algorithm
+        return False
+    for key in ("training.tokens", "example", "examples", "epochs"):
+        if (one := said.pop(key, None)) and key in ("examples", "epochs"):
+            _add_note(said, one.place, f"{one.value} {key}: not used")
+    if batch := said.pop("batch", None):
+        said[BATCH] = batch._replace(value=int(batch.value[0] * (1024 if batch.value[1] else 1)))
+    if steps := said.pop("steps", None):
+        said["rl.steps"] = steps
+    said["training.mode"] = algorithm._replace(value="rl", why="")
+    for key, (value, why) in rows["assumed"].items():
+        plain, _, of = key.partition(" of ")
+        if of in ("", algorithm.value, *asked):
+            said.setdefault(plain, Said(value, Place(TEXT), ASSUMED + why))
+    prompt = said["rl.prompt_tokens"].value
+    usual, why = rows["length"]
+    cap = cap or few or Said(said[LENGTH].value - prompt if LENGTH in said else usual, Place(TEXT))
+    why = why if cap.place == Place(TEXT) and LENGTH not in said else rows["mean"]
+    said["rl.response_tokens"] = cap._replace(
+        value={"mean": max(1, cap.value // 2), "cap": cap.value}, why=ASSUMED + why
+    )
+    whole = "prompt and response together"
+    said.setdefault(LENGTH, Said(prompt + cap.value, Place(TEXT), ASSUMED + whole))
+    responses = said["rl.prompts"].value * said["rl.samples"].value
+    each, why = rows["batch"]
+    part = responses // each if responses % each == 0 else responses
+    _share_batch(said, True)
+    said.setdefault(BATCH, Said(part, Place(TEXT), ASSUMED + why))
+    if not any(key.startswith("parallelism.") for key in said):
+        value, why = rows["zero"]
+        said["parallelism.zero"] = Said(value, Place(TEXT), ASSUMED + why)
+    if {"cluster.accelerator", "cluster.devices"} <= said.keys():
+        own = said["cluster.devices"].value // (1 + (said["rl.placement"].value == "split"))
+        least = _count_holding(said, 1, "generated")
+        tensor = min(least, max(1, own & -own))  # which divides the devices
+        why = f"{ASSUMED}so many devices hold the weights and as much cache"
+        said["rl.rollout.tensor"] = Said(tensor, Place(TEXT), why)
+    return True
 
 
 def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> None:
@@ -1543,7 +1624,7 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
             said.setdefault("parallelism.expert_tensor", Said(1, start, why))
     follow = {"parallelism.data", "training.gradient_accumulation"} & said.keys()
     sized = isinstance(said["model"].value, dict) and "parameters" in said["model"].value
-    if not sized and not follow:
+    if not sized and not follow and "rl.algorithm" not in said:
         said |= {"parallelism.for": launcher} if launcher else {}
         alone = not any(key.startswith("parallelism.") for key in said)
         opened = ("parallelism", "auto") if alone else ("parallelism.auto", True)
