@@ -647,7 +647,7 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         if (one := said.pop(key, None)) and key in ("examples", "epochs"):
             _add_note(said, one.place, f"{one.value} {key}: not used")
     if batch := said.pop("batch", None):
-        said[BATCH] = batch._replace(value=int(batch.value[0] * (1024 if batch.value[1] else 1)))
+        said[BATCH] = batch._replace(value=int(batch.value[0] * 1024 ** " km".find(batch.value[1])))
     if steps := said.pop("steps", None):
         said["rl.steps"] = steps
     said["training.mode"] = algorithm._replace(value="rl", why="")
@@ -655,19 +655,24 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         plain, _, of = key.partition(" of ")
         if of in ("", algorithm.value, *asked):
             said.setdefault(plain, Said(value, Place(TEXT), ASSUMED + why))
-    prompt = said["rl.prompt_tokens"].value
     usual, why = rows["length"]
-    cap = cap or few or Said(said[LENGTH].value - prompt if LENGTH in said else usual, Place(TEXT))
-    why = why if cap.place == Place(TEXT) and LENGTH not in said else rows["mean"]
+    longest = _find_longest(said)
+    whole = said[LENGTH].value if LENGTH in said else min(usual, longest or usual)
+    prompt = min(said["rl.prompt_tokens"].value, whole // 2)
+    said["rl.prompt_tokens"] = said["rl.prompt_tokens"]._replace(value=prompt)
+    why = rows["mean"] if cap or few or LENGTH in said else why
+    cap = cap or few or Said(whole - prompt, Place(TEXT))
     said["rl.response_tokens"] = cap._replace(
         value={"mean": max(1, cap.value // 2), "cap": cap.value}, why=ASSUMED + why
     )
-    whole = "prompt and response together"
-    said.setdefault(LENGTH, Said(prompt + cap.value, Place(TEXT), ASSUMED + whole))
+    both = min(prompt + cap.value, longest or prompt + cap.value)
+    said.setdefault(LENGTH, Said(both, Place(TEXT), f"{ASSUMED}prompt and response together"))
     responses = said["rl.prompts"].value * said["rl.samples"].value
     each, why = rows["batch"]
     part = responses // each if responses % each == 0 else responses
     _share_batch(said, True)
+    if more := said.pop(COUNTS[2], None):
+        _add_note(said, more.place, f"{more.value} accumulation steps: not used")
     said.setdefault(BATCH, Said(part, Place(TEXT), ASSUMED + why))
     if not any(key.startswith("parallelism.") for key in said):
         value, why = rows["zero"]

@@ -164,6 +164,9 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     why = "calibrated: old and reference log-probabilities over updates in seven tables of verl"
     draft.default("rl.logprob_excess", Fraction(69, 50), why)
     left = every - devices if split else every
+    if not devices:
+        draft.fault("rl.placement", "one device cannot be split", "colocated, or more devices")
+        return False
     if devices > every or left < 1:
         wrong = f"{devices} devices of {every}" + (" leave none to the trainer" if split else "")
         draft.fault("rl.rollout.devices", wrong, f"at most {every - split}")
