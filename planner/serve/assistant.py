@@ -13,6 +13,7 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from planner.base import files
 from planner.base.version import __version__
 from planner.serve import bodies
 from planner.serve.programs import Programs
@@ -126,4 +127,4 @@ async def _ask_worker(
         return False, {"text": "nested too deeply"}
     except tuple(REASONS) as error:
         return False, {"text": REASONS[type(error)][1]}
-    return status == 200, json.loads(body) if status == 200 else {"text": body.decode()}
+    return status == 200, files.parse_json(body) if status == 200 else {"text": body.decode()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -213,7 +212,7 @@ class Programs:
         asked = body.get("quantities")
         if name != "evaluate":
             return {"text": _shorten_text("".join(self._run_command(tool, body, False)))}
-        result = json.loads(self._run_command(tool, body, True)[0])
+        result = files.parse_json(self._run_command(tool, body, True)[0])
         found = result["quantities"]
         shown = found if asked else dict([*layout.NUMBERS, *layout.SERVING]).values()
         data = {
