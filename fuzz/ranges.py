@@ -71,8 +71,8 @@ def bounds(said: Any) -> tuple[Fraction, Fraction]:
 @st.composite
 def typical(draw: st.DrawFn, said: Any) -> Any:
     """A number near the example of a key."""
-    listed = said.get("examples") or [said.get("default", said.get("minimum", 1))]
-    amount, unit = _AMOUNT.fullmatch(str(draw(st.sampled_from(listed)))).groups()
+    listed = map(str, said.get("examples") or [said.get("default", said.get("minimum", 1))])
+    amount, unit = draw(st.sampled_from([*filter(None, map(_AMOUNT.fullmatch, listed))])).groups()
     value = Fraction(amount) * draw(st.sampled_from(FACTORS))
     low, high = bounds(said)
     if "integer" in said.get("type", ()):
@@ -123,8 +123,8 @@ NEEDS: dict[str, Document] = {
 }  # fmt: skip
 
 
-#: Numbers of exports, and a rate that vendors state and no format of training uses.
-UNREAD = ("model.norm_epsilon", "cluster.accelerator.peaks.fp6.")
+#: Numbers of exports, a rate that no format of training uses, lengths, which have a mean.
+UNREAD = ("model.norm_epsilon", "cluster.accelerator.peaks.fp6.", "rl.prompt_", "rl.response_")
 #: Numbers that may be anything their schema allows, whatever the others are.
 FREE = (
     "cluster.price", "cluster.reserved_price", "cluster.pue", "cluster.host_power",

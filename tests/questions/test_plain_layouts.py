@@ -67,7 +67,8 @@ def test_adapters_of_seventy_billion_on_one_node_take_no_exotic_layout() -> None
     """The frozen weights, 138 GB in 16 bits, need a division over a few devices of a node; a
     division of the sequence or ten virtual stages gain less than one per cent."""
     for margin, most in (("p95", 10), (0, 5)):  # more chunks leave more room
-        plan = loading.load({**ADAPTED, "parallelism": {"auto": True, "margin": margin}})
+        run, auto = {**ADAPTED["training"], "stack": "trl"}, {"auto": True, "margin": margin}
+        plan = loading.load({**ADAPTED, "training": run, "parallelism": auto})
         assert set(kinds(plan)) <= {"tensor", "pipeline"}
         assert plan.get("parallelism.virtual_pipeline") <= most
         assert plan.get("parallelism.zero") in (0, 3)  # sharded weights are what Trainer runs
