@@ -91,6 +91,7 @@ FILLED = {
     ("connect/imports/config.py", "need_int"),
     ("connect/imports/rules.py", ""),
     ("documents/quick.py", "_ask_for"),
+    ("documents/quick.py", "_assume_phases"),
     ("documents/quick.py", "_fill_phrase"),
     ("documents/schema_errors.py", "_explain_value"),
     ("plans/pipeline.py", "parse_chunks"),
