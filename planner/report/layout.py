@@ -16,6 +16,8 @@ NUMBERS: Pairs = _SAID["numbers"]
 SERVING: Pairs = _SAID["serving"]
 REINFORCEMENT: Pairs = _SAID["reinforcement"]
 PHASES: Pairs = _SAID["phases"]
+#: Ids of the headline quantities of all plans, each once.
+HEADLINE_IDS = [*dict.fromkeys(i for _, i in (*NUMBERS, *SERVING, *REINFORCEMENT))]
 #: Parts of a step by the names of ``Result.step_parts``: the group of each and its short name.
 PARTS_OF_STEP: Mapping[str, tuple[str, str]] = _SAID["parts_of_step"]
 #: The groups of these in order, each with the looks of its parts.

@@ -212,15 +212,13 @@ class Programs:
         asked = body.get("quantities")
         if name != "evaluate":
             return {"text": _shorten_text("".join(self._run_command(tool, body, False)))}
-        result = files.parse_json(self._run_command(tool, body, True)[0])
-        found = result["quantities"]
-        shown = found if asked else dict([*layout.NUMBERS, *layout.SERVING]).values()
+        shown = {**body, "quantities": asked or layout.HEADLINE_IDS}
+        result = files.parse_json(self._run_command(tool, shown, True)[0])
         data = {
             "verdict": result["verdict"],
             "quantities": {
-                each: {key: found[each][key] for key in BRIEF if key in found[each]}
-                for each in shown
-                if each in found
+                each: {key: one[key] for key in BRIEF if key in one}
+                for each, one in result["quantities"].items()
             },
         }
         text = quote_json(data) if asked else "".join(self._run_command(tool, body, False))
