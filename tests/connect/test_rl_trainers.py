@@ -86,7 +86,7 @@ def test_a_base_is_read_first_and_what_it_says_is_not_listed(tmp_path: Path) -> 
     ("words", "wrong"),
     [
         ("algorithm.adv_estimator=magic", "adv_estimator is magic, which is not modelled .grpo"),
-        ("actor_rollout_ref.rollout.multi_turn.enable=True", "multi_turn.enable is True, which"),
+        ("actor_rollout_ref.rollout.multi_turn.enable=True", "multi_turn.enable is true, which"),
         ("actor_rollout_ref.model.path=nobody/nothing", "nobody/nothing is no known model"),
     ],
 )

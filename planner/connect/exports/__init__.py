@@ -48,6 +48,7 @@ class Framework(NamedTuple):
         kernels: the kernels that its models run.
         by_hand: what the user adds to a file.
         rows: the options of each key of a plan.
+        version: of a trainer, the version that its names and defaults are from.
         environment: whether its file contains environment variables.
         frame: the text around the options of a Python file.
         imports: modules by the name that a Python file uses.
@@ -71,6 +72,7 @@ class Framework(NamedTuple):
     kernels: str | None
     by_hand: Sequence[str]
     rows: tuple[Row, ...]
+    version: str = ""
     environment: bool = False
     frame: str = ""
     imports: Mapping[str, str] = {}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
+from planner.connect.exports.rules import list_written
 from planner.connect.imports.arguments import collect_arguments, parse_arguments
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
@@ -20,7 +21,7 @@ from planner.connect.imports.shell import (
     is_script,
     list_commands,
 )
-from planner.connect.imports.trainers import find_deciding, parse_changes
+from planner.connect.imports.trainers import parse_changes, rename_option
 from planner.documents import yaml_nodes
 
 #: What a command that trains has in any case, where its program may have any name.
@@ -287,17 +288,22 @@ def _find_deciding(
     name: str, program: TrainingProgram, fixed: Container[str]
 ) -> Callable[[str], bool | None]:
     """Return what tells whether an option changes a plan: None for one without a value."""
-    if name in READ_TRAINERS:
-        known = load_framework(name)
-        own = {**dict.fromkeys(known.models, "model"), **program.reads}
-        return lambda option: find_deciding(known, own, fixed, option.replace("-", "_"))
-    table = load_options(name)
+    table, is_trainer = load_options(name), name in READ_TRAINERS
+    known = load_framework(name)
     assert table is not None
+    means = {key for rule in known.also for key in rule["when"]}
+    own = {**dict.fromkeys(known.models, "model"), **program.reads} if is_trainer else {}
+    read = {*list_written(known.rows), *means} if is_trainer else {*table.defaults}
 
     def decide(option: str) -> bool | None:
-        if table.defaults.get(option) is False:
+        if is_trainer:
+            option = rename_option(known, option.replace("-", "_"))
+        elif table.defaults.get(option) is False:
             return None
-        return option in table.defaults and table.classify(option) not in ("harmless", "named")
+        key, kind = own.get(option) or table.find_key(option), table.classify(option)
+        if key:
+            return key not in fixed
+        return kind == "refused" or (option in read and kind not in ("harmless", "named"))
 
     return decide
 

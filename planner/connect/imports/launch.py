@@ -21,7 +21,7 @@ from planner.connect.imports.commands import (
     read_command,
     split_changes,
 )
-from planner.connect.imports.option_table import judge_options, load_options
+from planner.connect.imports.option_table import judge_file, load_options
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import place_faults
 from planner.documents import aliases, references, schema, source, yaml_nodes
@@ -194,7 +194,12 @@ def read_launch(
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     table = load_options(name)
-    lines = judge_options(said.own, plan, known, table, said.names, place) if table else []
+    assert table is not None
+    by_name = any(option in said.own for option in known.models)  # which sets what has defaults
+    # A flag that is left out is as the plan has it.
+    usual = {} if by_name or known.options else {**table.defaults, **known.defaults}
+    usual = {option: value for option, value in usual.items() if value is not False}
+    lines = judge_file(said.own, usual, plan, known, place, said.names)
     came_from["cluster.accelerator"] = ("no key says it",)
     source_of = "the processes that its comments say" if told else "its launcher"
     came_from["cluster.devices"] = (source_of if stated else "the fewest",)
@@ -257,7 +262,9 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     document |= expand_keys({key: value for key, value in keys.items() if value is not None})
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
-    lines = trainers.judge_file(options, plan, fixed, place)
+    usual = {k: v for k, v in known.defaults.items() if trainers.is_same(options.get(k), v)}
+    lines = judge_file(options.given, usual, plan, known, place, fixed=fixed)
+    lines += [f"left to the trainer: {', '.join(options.open)}"] if options.open else []
     open_ = [
         f"no key says {key}: {what}"
         for key, what in (

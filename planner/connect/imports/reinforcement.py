@@ -20,10 +20,10 @@ from planner.connect.exports import RL_TRAINERS
 from planner.connect.imports.arguments import collect_arguments
 from planner.connect.imports.commands import is_command, split_changes
 from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
-from planner.connect.imports.option_table import OptionTable, load_options
+from planner.connect.imports.option_table import OptionTable, judge_options, load_options
 from planner.connect.imports.shell import MARKED, list_commands
 from planner.connect.imports.tidy import place_faults
-from planner.connect.imports.trainers import NO_MODEL, is_same
+from planner.connect.imports.trainers import NO_MODEL
 from planner.documents import aliases, schema, source, yaml_nodes
 from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
@@ -302,17 +302,5 @@ def _list_unread(
     """
     read = {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
     read |= {name for row in table.keys for name in _list_options(row)}
-    named, unknown, faults = list[str](), list[str](), list[Fault]()
-    for option, value in options.items():
-        kind, default = table.classify(option), table.defaults.get(option)
-        if option in read or value in (None, False, [], {}) or is_same(value, default):
-            continue
-        if kind == "refused":
-            fault = f"{option} is {one_line(str(value))[:60]}, which is not modelled"
-            faults.append(Fault(fault, place, f"as by default: {str(default or False).lower()}"))
-        elif option in own and kind != "harmless":
-            (named if kind else unknown).append(option)
-    if faults:
-        raise PlanError(faults)
-    lines = {"not modelled": named, f"unknown to {table.version}": unknown}
-    return [f"{what}: {', '.join(each)}" for what, each in lines.items() if each]
+    rest = {option: value for option, value in options.items() if option not in read}
+    return judge_options(rest, {}, table, own, place)

@@ -8,7 +8,7 @@ its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -16,10 +16,8 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
-from planner.connect.exports.rules import Row, follow_rows, list_written, walk_rows
-from planner.connect.exports.table import ExportDraft
+from planner.connect.exports.rules import Row, walk_rows
 from planner.documents import yaml_nodes
-from planner.plans.document import Plan
 from planner.plans.layout import ROW
 
 ENVIRONMENT = re.compile(r"^# Environment: (.{1,2000})$", re.MULTILINE)
@@ -114,12 +112,7 @@ class Options(dict[str, Any]):
 
     def is_ignored(self, option: str) -> bool:
         """Check whether an option changes nothing in a plan."""
-        return _match_start(self.known.besides, option)
-
-
-def _match_start(patterns: Iterable[str], option: str) -> bool:
-    """Check whether an option begins as one of some patterns."""
-    return any(re.match(pattern, option) for pattern in patterns)
+        return any(re.match(pattern, option) for pattern in self.known.besides)
 
 
 def rename_option(known: Framework, option: str) -> str:
@@ -127,28 +120,6 @@ def rename_option(known: Framework, option: str) -> str:
     for pattern, name in known.renamed.items():
         option = re.sub(f"^(?:{pattern})$", name, option)
     return option
-
-
-def find_deciding(
-    known: Framework, own: Mapping[str, str], fixed: Container[str], option: str
-) -> bool:
-    """Check whether an option of a trainer changes a plan.
-
-    Args:
-        known: the trainer.
-        own: keys of a plan by further options that do.
-        fixed: keys that are chosen beside it.
-        option: the option, as a command has it.
-    """
-    name = rename_option(known, option)
-    if name in own:
-        return own[name] not in fixed
-    means = {key for rule in known.also for key in rule["when"]}
-    refused = [key for pattern, key in known.refused.items() if re.match(pattern, name)]
-    if refused and refused[0] is not None:
-        return refused[0] not in fixed
-    read = bool(refused) or name in means or name in {*list_written(known.rows)}
-    return read and not _match_start(known.besides, name)
 
 
 def is_same(given: Any, option: Any) -> bool:
@@ -234,58 +205,3 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
         node = yaml_nodes.parse_yaml(value, place.file)
         found[key] = None if node is None else node.plain()
     return found
-
-
-def judge_file(options: Options, plan: Plan, fixed: Mapping[str, Any], place: Place) -> list[str]:
-    """List what a file says that its plan does not, a line each.
-
-    Args:
-        options: what the file says.
-        plan: its plan.
-        fixed: keys that were chosen beside the file.
-        place: where faults are.
-
-    Returns:
-        The lines.
-
-    Raises:
-        PlanError: an option that decides something else than the plan.
-    """
-    known = options.known
-    draft = ExportDraft(plan, known.name)
-    follow_rows(draft, known.rows)
-    of_rows = set(list_written(known.rows))
-    unread, faults = [], []
-    for option, value in options.given.items():
-        refused = next((p for p in known.refused if re.match(p, option)), None)
-        again = draft.said.get(option)
-        nothing = value is False or is_same(value, "none") or value in ({}, [])
-        if is_same(value, again) or options.is_ignored(option) or (nothing and not again):
-            continue
-        key = known.refused.get(refused) if refused else None
-        if refused and (key is None or key not in fixed):
-            shown = f"{option} is {_trim_text(value)}, which is not read"
-            faults.append(Fault(shown, place, f"--set {key}=…" if key else None))
-        elif option in of_rows:
-            said = "nothing of it" if again is None else _trim_text(again)
-            faults.append(
-                Fault(f"{option} is {_trim_text(value)}; its plan would say {said}", place)
-            )
-        else:
-            unread.append(option)
-    for option, again in draft.said.items():  # what a file leaves out is as the trainer has it
-        usual = known.defaults.get(option)
-        left_out = option not in options.given and is_same(options.get(option), usual)
-        if left_out and usual is not None and not is_same(usual, again):
-            shown = f"{option} is {_trim_text(usual)} by default; its plan would say "
-            faults.append(Fault(shown + _trim_text(again), place))
-    if faults:
-        raise PlanError(faults)
-    lines = [f"not read: {', '.join(map(_trim_text, unread))}"] if unread else []
-    return lines + ([f"left to the trainer: {', '.join(options.open)}"] if options.open else [])
-
-
-def _trim_text(value: Any) -> str:
-    """Format a value on one line of at most 60 characters."""
-    shown = one_line(str(value))
-    return shown if len(shown) <= 60 else shown[:57] + "…"
