@@ -48,7 +48,7 @@ ALIKE = 0.85  # where the right one is a family of models
 SWITCHES = {"true": True, "false": False, "on": True, "off": False}
 NAMED = {"model", "family", "size"}  # values of a phrase that name a model
 #: Values of a phrase, none of the plan.
-UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless")
+UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless", "times")
 #: Values of a phrase that say nothing alone, so that texts are not compared by them.
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 SAME_KIND |= dict.fromkeys(("launcher", "training.stack", "training.implementation"), "software")
@@ -68,7 +68,7 @@ _NAME_END = re.compile(r"(?![a-rt-wyz\d%$]|[.,]\d)", re.I)
 _SIZED = re.compile(r"(?<=[a-z])\d+(?:\.\d+)?b(?![a-z\d])", re.I)  # the size in `Qwen7B`
 _NUMBER = rf"(?:{aliases.WHOLE}(?:\.\d+)?(?:e\d+)?)(?!\d|[.,]\d)"
 _SEPARATOR = re.compile(
-    r"(?:[-=]+>|[\s,;:()\[\]?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+"
+    r"(?:[-=]+>|[\s,;:(){}\[\]?!&+=|~≈·•–—→]|[.'’\"-](?=\s|$)|(?<![\w.])['’\"-])+"
 )
 _GLUE = re.compile(r"(?<=\w)[-_/@](?=\w)")  # between names that are written as one word
 _LETTERS = re.compile(r"(?<![A-Za-z])[A-Za-z]{4,}(?![A-Za-z])")
@@ -370,6 +370,9 @@ def _keep_value(text: str, said: dict[str, Said], key: str, other: Said) -> bool
     pair = said.setdefault(key, other), other
     if pair[0].value == other.value:
         return True
+    if pair[0].why != other.why:  # what is stated holds, not what another word assumes
+        said[key] = min(pair, key=lambda one: one.why.startswith(ASSUMED))
+        return True
     if key == "size" and _is_near(pair[0].value, other.value, limit="label"):
         before = (text[: (one.place.column or 1) - 1] for one in pair)
         joined = [bool(re.search(r"[a-z][-_]$", each, re.I)) for each in before]
@@ -531,8 +534,6 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         raise _ask_for("model")
     _assume_devices(said, asked, bool(spent or trained & said.keys()))
     _choose_device(said)
-    if not {"cluster", "cluster.devices"} & said.keys():
-        raise _ask_for("devices")
     _add_price(said, asked)
     if said.pop("least", None):
         _add_assumptions(said, COUNTS[1])
@@ -718,7 +719,7 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         if one and one.why:
             del said["cluster.devices"]
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
-    elif "cluster" not in said and ((counted and bare) or (one is None and (counted or trained))):
+    elif "cluster" not in said and ((counted and bare) or one is None):
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         least, degrees = said["cluster.devices"], _multiply_degrees(said)
         many = _count_holding(said, degrees if degrees > 1 else least.value)
@@ -744,6 +745,9 @@ def _choose_model(said: dict[str, Said]) -> None:
         for key in ("size", "family", "model name", "active", "experts", "trait")
     )
     given, copies, gated = size is not None, said.pop("copies", None), False
+    if copies and "model" in said:
+        moe = source.load({"extends": said["model"].value}, kind="model").get("moe") or {}
+        size = None if moe.get("experts") == copies.value else size
     divided = said.get("parallelism.expert")
     if divided and divided.value != 1 and not family and "model" not in said:
         experts = experts or divided  # which no dense model has
@@ -971,15 +975,15 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     attention |= {"kv_heads": sizes["kv_heads"]} if "kv_heads" in sizes else {}
     gated = base["mlp"].get("gated")
     wide = sizes.get("intermediate", max(1, round(hidden * (8 / 3 if gated else 4) / 256)) * 256)
+    shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
+    vocab, matrices = sizes.get("vocab", base["vocab"]), 3 if gated else 2
+    ends = (1 if base.get("tied_embeddings") else 2) * vocab * hidden
+    blocks, inner = sizes["layers"] * hidden, (2 + 2 * shared) * hidden
+    whole = ends + blocks * (inner + matrices * wide)
     if size := said.pop("size", None):  # what it leaves of the layers is the feed-forward's
         said["sized"] = size
-        shared = attention.get("kv_heads", attention["heads"]) / attention["heads"]
-        vocab = sizes.get("vocab", base["vocab"])
-        wanted, matrices = float(units.parse(size.value, "parameters")), 3 if gated else 2
-        ends = (1 if base.get("tied_embeddings") else 2) * vocab * hidden
-        blocks, inner = sizes["layers"] * hidden, (2 + 2 * shared) * hidden
+        wanted = float(units.parse(size.value, "parameters"))
         fills = round(((wanted - ends) / blocks - inner) / matrices / 64) * 64
-        whole = ends + blocks * (inner + matrices * wide)
         if hidden <= fills <= 8 * hidden:
             why = f"{why}; the feed-forward fills {size.value}"
             wide = sizes.get("intermediate", fills)
@@ -989,6 +993,7 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         else:
             _take_as_tokens(said, said.pop("sized"), whole)
             size = None
+    said.setdefault("sized", Said(str(round(whole)), place))
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
     beside = f"{size.value} in " if size else ""
@@ -1213,9 +1218,12 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         whole = int(number * (1024 if many == "k" else 1024**2 if many else 1))
         limits = _load_phrases()["limits"]
         counted = many or whole >= limits["batch"]
-        if bool(counted) == (whole < limits["tokens"]):
+        few = counted and whole < limits["tokens"]
+        if (few and whole * each > limits["step"]) or (not counted and whole >= limits["tokens"]):
             raise _ask_for("batch", batch.place, exact_text(whole))
-        said["batch_tokens" if counted else BATCH] = batch._replace(value=whole)
+        counted = counted and not few
+        why = f"{ASSUMED}{number}{many} sequences, as so many tokens are few" if few else ""
+        said["batch_tokens" if counted else BATCH] = batch._replace(value=whole, why=why)
         if not counted and "training.gradient_accumulation" in said:
             why = f"{ASSUMED}a batch beside accumulation is that of each device"
             said["training.micro_batch"] = said.pop(BATCH)._replace(why=why)
@@ -1241,9 +1249,11 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
             _assume_batch(said)
     if steps is not None:
         if BATCH not in said:
-            raise _ask_for("steps", steps.place)
+            usual, why = _load_phrases()["assumptions"]["batch_tokens"]
+            said[BATCH] = Said(max(1, usual // each), Place(TEXT), ASSUMED + why)
         made = steps.value * (step.value if step else said[BATCH].value * each)
-        told = said.setdefault("training.tokens", Said(made, steps.place, f"{steps.value} steps"))
+        why = f"{ASSUMED if said[BATCH].why.startswith(ASSUMED) else ''}{steps.value} steps"
+        told = said.setdefault("training.tokens", Said(made, steps.place, why))
         if told.value != made:
             raise _ask_for("number", steps.place, "tokens", made)
     stated = length and not length.why
@@ -1271,8 +1281,6 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         said.setdefault("training.tokens", Said(size * times.value, times.place, why))
     if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
         tokens = said.get("training.tokens")
-        if tokens is None and not tuned:
-            raise _ask_for("epochs", epochs.place)
         if tokens is None:
             note = f"{epochs.value} epochs, of how many tokens is not said: not used"
             return _add_note(said, epochs.place, note)
@@ -1462,8 +1470,9 @@ def _count_flop(said: Mapping[str, Said], parameters: int) -> int:
 
 def _find_data_alone(said: Mapping[str, Said]) -> Said | None:
     """Find what says that the data alone is split, not the model: FSDP, ZeRO-3, DDP."""
-    found = said.get("data alone") or said.get("parallelism.zero")
-    return found if found and (found.value is True or found.value == 3) else None
+    found, launcher = said.get("data alone") or said.get("parallelism.zero"), said.get("launcher")
+    least = 2 if launcher and launcher.value == "deepspeed" else 3
+    return found if found and (found.value is True or found.value >= least) else None
 
 
 def _replicate_whole(said: dict[str, Said]) -> None:
@@ -1519,6 +1528,11 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     if "cheapest" in asked and "deadline" not in said:
         _add_assumptions(said, "deadline")
     deadline, budget, hours = (said.pop(key, None) for key in ("deadline", "budget", "hours"))
+    if hours and (many := said.get("cluster.devices")) and not many.why:
+        each = numbers.text(float(Fraction(hours.value) / many.value), "h", "table")
+        whole = exact_text(Fraction(hours.value))
+        note = f"{whole} device hours on {exact_text(many.value)} devices are {each} h"
+        _add_note(said, hours.place, note)
     limits: dict[str, Any] = {"deadline": deadline.value} if deadline else {}
     until = [f"cost.total <= {budget.value} USD"] if budget else []
     until += [f"time.device_hours <= {hours.value} h"] if hours else []
@@ -1636,6 +1650,11 @@ def _build_document(text: str, said: dict[str, Said]) -> Node:
         said = {opened[0]: Said(opened[1], start), **said}
     if launcher is not None:
         said["training.stack"] = launcher
+    kind = said.get("cluster.accelerator")
+    sizes = _load_phrases()["unsized"].get(str(kind.value)) if kind and not kind.why else None
+    if kind and sizes and not re.search(rf"(?<!\d){sizes[0]}(?!\d)", text):
+        why = f"{ASSUMED}nobody says which size; also made with {sizes[1]} GB"
+        said["cluster.accelerator"] = kind._replace(why=why)
     if "cluster" in said and any(key.startswith("cluster.") for key in said):
         said["cluster.extends"] = said.pop("cluster")
     for key, (value, place, why) in said.items():
@@ -1928,6 +1947,7 @@ def _fill_phrase(
             for key, one in says.items()
             if one != "{net}" or values["net"]
         }
+        filled |= {key: one * values["count"] for key, one in says.get("times", {}).items()}
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
         if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
             why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"

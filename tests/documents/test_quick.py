@@ -360,7 +360,6 @@ def test_what_is_not_understood_is_told_at_its_column_with_what_is() -> None:
     [
         ("", "no model"),
         ("on 64 h100", "no model"),
-        ("llama3-8b", "no devices"),
         ("llama3-8b on 64 h100 tp8 tp4", "<text>:1:26: a second parallelism.tensor: 4"),
         ("llama3-8b on 64 h100 tp3", "<text>:1:14: 64 devices are not a multiple of"),
         ("llama3-8b on 64 h100 zero7", "<text>:1:22: parallelism.zero is 7"),
