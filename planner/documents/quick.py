@@ -1531,7 +1531,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     if hours and (many := said.get("cluster.devices")) and not many.why:
         each = numbers.text(float(Fraction(hours.value) / many.value), "h", "table")
         whole = exact_text(Fraction(hours.value))
-        note = f"{whole} device hours on {exact_text(many.value)} devices are {each} h"
+        note = f"{whole} GPU hours on {exact_text(many.value)} devices are {each} h"
         _add_note(said, hours.place, note)
     limits: dict[str, Any] = {"deadline": deadline.value} if deadline else {}
     until = [f"cost.total <= {budget.value} USD"] if budget else []
