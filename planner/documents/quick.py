@@ -993,7 +993,7 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         else:
             _take_as_tokens(said, said.pop("sized"), whole)
             size = None
-    said.setdefault("sized", Said(str(round(whole)), place))
+    said.setdefault("sized", Said(exact_text(int(whole)), place))
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
     model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
     beside = f"{size.value} in " if size else ""
