@@ -473,6 +473,8 @@ def _component(component: Component, block: Entry, adapters: Adapters, joined: b
     adapted = ("head" if at_head else gate or component.name) in adapters.targets
     ends = "head" if at_head else "embedding" if component.type == "table" else component.type
     trained = bool(adapters.trained & {ends, "embedding" if component.shared else ends})
+    # PEFT trains a new head over labels in full (TaskType.SEQ_CLS).
+    trained = trained or block.settings["block"] == "classifier"
     # Weight tensors are the matrix and its bias; fused projections are one matrix.
     without = component.shared or fixed or component.type in ("core", "index", "scan")
     fused = block.settings.get("block.fused") and component.name in ("key", "value")

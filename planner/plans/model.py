@@ -24,6 +24,13 @@ from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, fill_block
 FURTHER = "mtp"
 #: Projections that an adapter may be added to.
 ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
+#: What takes the place of the head over the vocabulary, by ``training.objective``: the head over
+#: labels of transformers (GenericForSequenceClassification, on each token), as TRL's RewardTrainer
+#: loads it; none for embeddings, which are pooled.
+HEADS: Mapping[str, Kind | None] = {
+    "reward": {"labels": 1, "output_bias": False, "dense": False, "norm": False, "tokens": "all"},
+    "embed": None,
+}
 #: Marks layers and blocks whose matmuls stay in 16 bits.
 WIDE = "wide"
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
@@ -38,6 +45,7 @@ def build_model(draft: Draft) -> Model | None:
             allowed = "either parameters or layers, hidden and so on"
             draft.fault("model.parameters", said, allowed)
         return None
+    _replace_head(draft, data)
     patches.check_inputs(draft, data)
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     plain, order = _read_kinds(draft, data, data["layers"])
@@ -71,6 +79,19 @@ def build_model(draft: Draft) -> Model | None:
     model = Model((embedding, *front, *stack, head), tuple(layers), at_front)
     _check_adapters(draft, model)
     return model
+
+
+def _replace_head(draft: Draft, data: Kind) -> None:
+    """Replace the head over the vocabulary by that of the objective; a classifier that the model
+    has stays."""
+    objective = draft.get("training.objective")
+    if objective not in HEADS or data.get("stem"):
+        return
+    data["head"], own = False, HEADS[objective]
+    draft.derived["model.head"] = f"false under objective: {objective}"
+    if own and not data.get("classifier"):
+        data["classifier"] = dict(own)
+        draft.derived["model.classifier"] = f"one output under objective: {objective}"
 
 
 def _check_adapters(draft: Draft, model: Model) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.base.display import format_flow
+from planner.documents.quick import PAIRED
 from planner.plans.document import Draft
 from planner.plans.kernels import load_profile
 
@@ -17,8 +18,6 @@ READ = "training.read_passes"
 #: the model is asked in the step, and where its log-probabilities are there. TRL 1.9.0,
 #: trl/trainer/dpo_trainer.py and kto_trainer.py (_compute_kl_logps).
 READ_PASSES = {"dpo": (1, 0), "kto": (3, 1)}
-#: Objectives whose sequences come in pairs.
-PAIRED = ("dpo", "orpo")
 #: The value of ``STEP`` that uses each gradient at once, so that a step is one micro-batch.
 IN_BACKWARD = "in-backward"
 

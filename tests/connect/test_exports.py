@@ -249,6 +249,19 @@ def test_steps_cover_the_tokens() -> None:
     assert (steps - 1) * per_step < 15 * 10**12 <= steps * per_step
 
 
+@pytest.mark.parametrize("objective", ["sft", "dpo", "kto", "orpo", "reward"])
+def test_only_what_learns_from_text_alone_is_packed(objective: str) -> None:
+    """axolotl 0.19.0, utils/schemas/validation.py (check_sample_packing_w_rl, check_kto_config);
+    of TRL 1.16.0 only SFTConfig has the key."""
+    plan = "presets/fine_tuning/dpo_llama3.1-8b_8xh100.yaml"
+    said = read("axolotl", f"training.objective={objective}", plan=plan)
+    assert ("sample_packing" in said) == (objective == "sft")
+    assert (said.get("remove_unused_columns") is False) == (objective == "kto")
+    assert ("rl" in said) == (objective not in ("sft", "reward"))
+    said = read("trl", f"training.objective={objective}", plan=plan)
+    assert ("packing" in said) == (objective == "sft")
+
+
 def test_a_hostile_name_stays_in_its_comment() -> None:
     name = "x\n--finetune\n[job]\nevil: 1\r\u2028--save /"
     plan, clean = load(f"name={json.dumps(name)}"), load()
