@@ -20,7 +20,7 @@ from planner.base import files, resources
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, collect_faults, require_extra
 from planner.cli.completion import SHELLS
-from planner.connect.exports import FORMATS, LAUNCHED, READ_TRAINERS, RL_TRAINERS, SCHEDULERS
+from planner.connect.exports import FORMATS, LAUNCHED, READ_TRAINERS, SCHEDULERS, TABLED
 
 if TYPE_CHECKING:
     from planner.plans.document import Plan
@@ -66,7 +66,7 @@ CHOICES = {
     "frameworks": FORMATS,
     "schedulers": SCHEDULERS,
     "shells": SHELLS,
-    "sources": ("huggingface", *LAUNCHED, *READ_TRAINERS, *RL_TRAINERS, "eleuther"),
+    "sources": ("huggingface", *LAUNCHED, *READ_TRAINERS, *TABLED, "eleuther"),
 }
 TYPES = {"int": int, "float": float}
 

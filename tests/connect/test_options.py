@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import Place, PlanError
-from planner.connect.exports import RL_TRAINERS, load_framework
+from planner.connect.exports import TABLED, load_framework
 from planner.connect.exports.rules import list_written
 from planner.connect.imports import launch
 from planner.connect.imports.option_table import FOLDER, OptionTable, load_options
@@ -16,7 +16,7 @@ from planner.questions import loading
 from planner.results.result import evaluate_plan
 from tests.conftest import read_data
 
-TABLES = sorted({file.stem for file in FOLDER.iterdir()} - {*RL_TRAINERS})
+TABLES = sorted({file.stem for file in FOLDER.iterdir()} - {*TABLED})
 
 
 def get_table(name: str) -> OptionTable:

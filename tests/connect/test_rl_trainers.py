@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.connect.exports import RL_TRAINERS
+from planner.connect.exports import TABLED
 from planner.connect.imports import import_file, reinforcement
 from planner.connect.imports.option_table import load_options
 from planner.documents import schema
@@ -23,7 +23,8 @@ VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm"
 
 def write(folder: Path, trainer: str, options: dict[str, Any]) -> str:
     """Write a configuration as its trainer takes it."""
-    file = folder / ("run.sh" if trainer != "nemo-rl" else "run.yaml")
+    as_yaml = trainer in ("nemo-rl", "llm-foundry")
+    file = folder / ("run.yaml" if as_yaml else "run.sh")
     flags = {"config_name"} | (set(options) if trainer == "openrlhf" else set())
     words = [
         f"{'--' if k in flags else ''}{k.replace('config_name', 'config-name')}={json.dumps(v)}"
@@ -31,7 +32,7 @@ def write(folder: Path, trainer: str, options: dict[str, Any]) -> str:
     ]
     program = "verl.trainer.main_ppo" if trainer == "verl" else "openrlhf.cli.train_ppo_ray"
     script = f"python3 -m {program} " + " ".join(words)
-    file.write_text(json.dumps(expand_keys(options)) if trainer == "nemo-rl" else script, "utf-8")
+    file.write_text(json.dumps(expand_keys(options)) if as_yaml else script, "utf-8")
     return str(file)
 
 
@@ -56,7 +57,7 @@ def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_pa
     assert {key: found.get(key) for key in row["plan"]} == row["plan"]
 
 
-@pytest.mark.parametrize("trainer", RL_TRAINERS)
+@pytest.mark.parametrize("trainer", TABLED)
 def test_every_row_writes_a_key_of_a_plan_and_no_list_takes_what_rows_read(trainer: str) -> None:
     table = load_options(trainer)
     assert table is not None

@@ -29,6 +29,8 @@ IMPORTED = ("ms-swift", "torchtune", "litgpt")
 READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Trainers by reinforcement learning: their configurations are read (planner/connect/imports).
 RL_TRAINERS = ("verl", "nemo-rl", "openrlhf")
+#: These, and others whose configurations have a table of rows there.
+TABLED = (*RL_TRAINERS, "llm-foundry")
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.exports import LAUNCHED, READ_TRAINERS, RL_TRAINERS, load_framework
+from planner.connect.exports import LAUNCHED, READ_TRAINERS, TABLED, load_framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
 
@@ -82,7 +82,7 @@ def import_file(
         PlanError: the file cannot be read, or as for the functions above.
     """
     source = source or _find_source(path)
-    runs = (*LAUNCHED, *READ_TRAINERS, *RL_TRAINERS)
+    runs = (*LAUNCHED, *READ_TRAINERS, *TABLED)
     if plan and source not in runs:
         of = f"--from {', '.join(runs)}"
         raise PlanError(Fault("--plan is only for launch files", None, of))
@@ -122,7 +122,7 @@ def import_file(
         )
     from planner.connect.imports import launch, reinforcement
 
-    if source in RL_TRAINERS:
+    if source in TABLED:
         found, plan = reinforcement.read_rl_trainer(text, source, place, changes), True
     elif source in READ_TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
@@ -131,7 +131,7 @@ def import_file(
     names = f"{source} file", source
     if plan:
         document = found.document
-        if source not in RL_TRAINERS:
+        if source not in TABLED:
             document = launch.add_stack(document, source)
         return _write_document(document, found.came_from, "plan", names, found.said, place)
     model = found.document["model"]

@@ -146,7 +146,7 @@ def read_command(
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
     found = {**program.options, **collect_arguments(given)}
     deciding = _find_deciding(name, program, fixed)
-    options, left_out = _take_unknown(found, deciding, where)
+    options, left_out = take_unknown(found, deciding, where)
     words = [*sbatch, *launcher, *(given if program.starts else ())]
     devices, unknown = _count_devices(words, command, program)
     if left_out := [*left_out, *unknown]:
@@ -284,6 +284,11 @@ def _count_devices(
     return sizes.get("devices"), unknown
 
 
+def count_launched(words: Iterable[str], command: ShellCommand) -> int | None:
+    """Count the devices of the launcher in front of a program; None where it does not say so."""
+    return _count_devices(words, command, TrainingProgram(""))[0]
+
+
 def _find_deciding(
     name: str, program: TrainingProgram, fixed: Container[str]
 ) -> Callable[[str], bool | None]:
@@ -308,7 +313,7 @@ def _find_deciding(
     return decide
 
 
-def _take_unknown(
+def take_unknown(
     found: Mapping[str, Any], decides: Callable[[str], bool | None], place: Place
 ) -> tuple[dict[str, Any], list[str]]:
     """Take what is not known out of options.

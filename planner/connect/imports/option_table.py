@@ -40,10 +40,11 @@ class OptionTable(NamedTuple):
         refused: options that are refused unless they have their default, by what they do.
         settable: options that are refused unless the key of the plan that they decide is set beside
             the file, by that key.
-        program: of trainers by reinforcement learning, the pattern of a word that names it.
+        program: of trainers with rows of their own, the pattern of a word that names it.
         sections: the sections that its configurations have.
         keys: the rows of keys of a plan (planner/connect/imports/reinforcement.py).
         implied: options that follow from others.
+        parts: patterns of values, whose named groups are options too.
     """
 
     version: str
@@ -57,6 +58,7 @@ class OptionTable(NamedTuple):
     sections: tuple[str, ...] = ()
     keys: tuple[Mapping[str, Any], ...] = ()
     implied: tuple[Mapping[str, Any], ...] = ()
+    parts: Mapping[str, str] = {}
 
     def classify(self, option: str) -> str:
         """Return the list that an option is in, or nothing."""

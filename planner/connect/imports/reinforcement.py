@@ -1,4 +1,5 @@
-"""Configurations of trainers by reinforcement learning, read as plans: verl, NeMo RL, OpenRLHF.
+"""Configurations of trainers that have a table of rows, read as plans: those of reinforcement
+learning, and trainers whose files are read and not written.
 
 The tables are in the folder ``options``: ``keys`` has a row for each key of a plan, the other lists
 say what becomes of all other options (planner/connect/imports/option_table.py).
@@ -7,7 +8,7 @@ say what becomes of all other options (planner/connect/imports/option_table.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from pathlib import PurePosixPath
@@ -16,9 +17,14 @@ from typing import Any
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
-from planner.connect.exports import RL_TRAINERS
+from planner.connect.exports import TABLED
 from planner.connect.imports.arguments import collect_arguments
-from planner.connect.imports.commands import is_command, split_changes
+from planner.connect.imports.commands import (
+    count_launched,
+    is_command,
+    split_changes,
+    take_unknown,
+)
 from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
 from planner.connect.imports.option_table import OptionTable, judge_options, load_options
 from planner.connect.imports.shell import MARKED, list_commands
@@ -34,17 +40,21 @@ HYDRA_WORD = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 BASES, MOST_BASES, BASE_BYTES = "defaults", 8, 10_000_000
 #: Keys of a plan that lengths are of, and their share of the cap where a file has no mean.
 LENGTHS, MEAN_SHARE = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
+#: The devices that a command is started on, as an option.
+DEVICES = "launch.devices"
 PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for them
 
 
 def find_rl_trainer(text: str, place: Place) -> str:
-    """Find the trainer by reinforcement learning whose configuration a text is; empty if none."""
-    for name in RL_TRAINERS:
+    """Find the trainer with a table whose configuration a text is; empty if none."""
+    for name in TABLED:
         table = _load_table(name)
         if is_command(text, place):
-            if re.search(table.program, text):
+            if table.program and re.search(table.program, text):
                 return name
-        elif all(re.search(rf"^({one}):\s", text, re.MULTILINE) for one in table.sections):
+        elif table.sections and all(
+            re.search(rf"^({one}):\s", text, re.MULTILINE) for one in table.sections
+        ):
             return name
     return ""
 
@@ -67,21 +77,25 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
     table = _load_table(name)
     variables, fixed = split_changes(changes)
     if is_command(text, place):
-        given = own = dict(_read_words(text, table, variables, place))
+        given = own = dict(_read_words(text, table, variables, fixed, place))
     else:
         merged, itself = _read_configuration(text, place)
         given, own = dict(_flatten(merged)), dict(_flatten(itself))
     options = _resolve({**table.defaults, **_imply(given, table), **given})
+    options |= dict(_split_parts(options, table))
     keys, came_from = _apply_rows(options, table, place)
     lines = _list_unread(own, options, table, place)
-    if LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
+    of_rl = keys["training.mode"] == "rl"
+    if of_rl and LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
         keys[LENGTHS[0]] = 2 * PROMPT
     for length in LENGTHS:
         if isinstance(cap := keys.get(length), int):
             keys[length] = {"mean": max(1, int(cap * MEAN_SHARE)), "cap": cap}
             if not any(key.startswith(length) for key in fixed):
                 lines.append(f"no key says the mean of {length}: half of its cap, an assumption")
-    if "model" not in fixed:
+    if "model" in fixed:
+        keys = {key: value for key, value in keys.items() if not key.startswith("model.")}
+    elif not any(key.startswith("model.") for key in keys):
         keys["model"] = _find_policy(str(keys.get("model", "")), place)
     for key, value in fixed.items():
         outer, _, inner = key.rpartition(".")
@@ -94,8 +108,12 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
     elif "cluster.accelerator" not in fixed:
         keys["cluster.accelerator"] = ACCELERATOR
         lines.append("no key says cluster.accelerator: an assumption")
-    document: dict[str, Any] = {"model": None, "cluster": None, "training": {"mode": "rl"}}
-    document |= expand_keys({"training.mode": "rl", **keys})
+    if "cluster" not in keys and "cluster.devices" not in keys:
+        sizes = (keys.get(f"parallelism.{one}", 1) for one in ("tensor", "context", "pipeline"))
+        keys["cluster.devices"] = prod(one for one in sizes if isinstance(one, int))
+        lines.append("no key says cluster.devices: the fewest that it takes")
+    document: dict[str, Any] = {"model": None, "cluster": None, "training": None}
+    document |= expand_keys(keys)
     with place_faults(place):
         build_plan(schema.validate(source.load(document), "plan"))
     return LaunchPlan(document, lines, {**came_from, **dict.fromkeys(fixed, ("--set",))})
@@ -109,23 +127,28 @@ def _load_table(name: str) -> OptionTable:
 
 
 def _read_words(
-    text: str, table: OptionTable, variables: Mapping[str, str], place: Place
+    text: str,
+    table: OptionTable,
+    variables: Mapping[str, str],
+    fixed: Container[str],
+    place: Place,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the options of the command that trains: overrides as Hydra has them, or arguments.
+    """Yield the options of the command that trains: overrides as Hydra has them, or arguments; and
+    the devices that it is started on.
 
     Raises:
-        PlanError: there is no such command.
+        PlanError: there is no such command, or an option of a row has a value that it does not set.
     """
     found = [
-        one
+        (one, at)
         for one in list_commands(text, variables, place)
-        if any(re.search(table.program, word) for word in one.words)
+        for at in range(len(one.words))
+        if re.search(table.program, " ".join(one.words[max(at - 1, 0) : at + 1]))
     ]
     if not found:
         raise PlanError(Fault("no command that trains", place, f"one of {table.program}"))
-    words = found[-1].words
-    at = next(i for i, word in enumerate(words) if re.search(table.program, word))
-    rest = words[at + 1 :]
+    command, at = next(one for one in found if one[0] is found[-1][0])
+    rest = command.words[at + 1 :]
     set_fields = {one: HYDRA_WORD.fullmatch(one) for one in rest}
     unknown = {one for one in rest if MARKED.fullmatch(one)}
     arguments = collect_arguments(
@@ -133,9 +156,22 @@ def _read_words(
     )
     pairs = {k.replace("-", "_"): v for k, v in arguments.items()}
     pairs |= {m[1]: m[2] for m in set_fields.values() if m}
-    for option, value in pairs.items():
-        if not MARKED.search(str(value)):
-            yield option, _parse(value, option)
+    rows = {name: row["key"] for row in table.keys for name in _list_options(row)}
+    for option, value in take_unknown(
+        pairs, lambda name: name in rows and rows[name] not in fixed, place
+    )[0].items():
+        yield option, _parse(value, option)
+    if devices := count_launched(command.words[:at], command):
+        yield DEVICES, devices
+
+
+def _split_parts(options: Mapping[str, Any], table: OptionTable) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of values, as of `1000ba` the number of steps."""
+    for option, pattern in table.parts.items():
+        found = re.fullmatch(pattern, str(options.get(option))[:200])
+        for name, part in found.groupdict().items() if found else ():
+            if part is not None:
+                yield f"{option}.{name}", _parse(part, option)
 
 
 def _parse(value: Any, option: str) -> Any:
@@ -253,16 +289,37 @@ def _apply_rows(
                 fault = f"{names[0]} is {one_line(str(values[0]))[:60]}, which is not modelled"
                 raise PlanError(Fault(fault, place, ", ".join(word)))
             keys[key] = word[shown]
+        elif "each" in row:
+            listed = values[0] if isinstance(values[0], list) else [values[0]]
+            for one in listed:
+                if one not in row["each"]:
+                    fault = f"{names[0]} has {one_line(str(one))[:60]}, which is not modelled"
+                    raise PlanError(Fault(fault, place, ", ".join(row["each"])))
+            keys[key] = [row["each"][one] for one in listed]
         elif len(names) > 1:
-            for name, value in zip(names, values, strict=True):
-                if not isinstance(value, int):
-                    fault = f"{name} is {one_line(str(value))[:60]}"
-                    raise PlanError(Fault(fault, place, "a whole number"))
-            keys[key] = prod(values) if "product" in row else sum(values)
+            sizes = [_need_whole(options, name, place) for name in names]
+            over = prod(_need_whole(options, name, place, 1) for name in row.get("over", ()))
+            keys[key], rest = divmod(prod(sizes) if "product" in row else sum(sizes), over)
+            if rest:
+                fault = f"{' × '.join(names)} is not a multiple of {' × '.join(row['over'])}"
+                raise PlanError(Fault(fault, place))
         else:
             keys[key] = values[0]
         came_from[key] = tuple(names)
     return {key: value for key, value in keys.items() if value is not None}, came_from
+
+
+def _need_whole(options: Mapping[str, Any], name: str, place: Place, least: int = 0) -> int:
+    """Return a whole number.
+
+    Raises:
+        PlanError: the option has another value.
+    """
+    value = options.get(name)
+    if not isinstance(value, int) or value < least:
+        fault = f"{name} is {one_line(str(value))[:60]}"
+        raise PlanError(Fault(fault, place, "a whole number"))
+    return value
 
 
 def _list_options(row: Mapping[str, Any]) -> list[str]:
@@ -301,6 +358,6 @@ def _list_unread(
         PlanError: an option that is refused has another value than its default.
     """
     read = {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
-    read |= {name for row in table.keys for name in _list_options(row)}
+    read |= {name for row in table.keys for name in (*_list_options(row), *row.get("over", ()))}
     rest = {option: value for option, value in options.items() if option not in read}
     return judge_options(rest, {}, table, own, place)
