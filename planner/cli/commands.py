@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
@@ -278,11 +279,22 @@ def _run_quick(options: argparse.Namespace) -> int | str:
 
 
 def _find_answer(result: Any) -> Any:
-    """Return the result of the plan that answers, not of where the search started."""
+    """Return the result of the plan that answers, not of where the search started; why it has what
+    the start leaves open is told of it too."""
+    from planner.documents.source import SEARCHED
     from planner.results.result import evaluate_plan
 
-    found = [getattr(one.found, "holds", None) for one in result.questions.answers]
-    return next((evaluate_plan(one.plan) for one in reversed(found) if one), result)
+    asked = [one.found for one in result.questions.answers]
+    found = [one for one in asked if getattr(one, "holds", None)]
+    if not found:
+        return result
+    start, made = result.plan, found[-1].holds.plan
+    if start.searched is None or "layouts" not in found[-1].extra:
+        return evaluate_plan(made)
+    layout = f"found: the best of those tried at the answer{SEARCHED}"
+    why = {k: layout if said.endswith(SEARCHED) else said for k, said in start.derived.items()}
+    made = replace(made, derived={**why, **made.derived}, searched=start.searched)
+    return evaluate_plan(made)
 
 
 def _list_left_out(words: Collection[str], unused: Collection[str]) -> list[str]:

@@ -26,7 +26,7 @@ from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import exact_text, plain_text
 from planner.documents import aliases, schema, source
-from planner.documents.source import lookup
+from planner.documents.source import SEARCHED, lookup
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 TEXT = "<text>"  # stands for a file in the places of faults
@@ -480,7 +480,7 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
     why |= {key: reasons.get(key, "") for key in rest}
     return "; ".join(
         f"{key} {format_flow(every[key].plain() if key in every else get(key))}"
-        + (f" ({because.removesuffix(' (parallelism: auto)')})" if because else "")
+        + (f" ({because.removesuffix(SEARCHED)})" if because else "")
         for key, because in why.items()
         if (because or key not in every)
         and (not because or why.get(key.rpartition(".")[0]) != because)

@@ -33,6 +33,8 @@ __all__ = [
 ]  # fmt: skip
 
 Path_ = tuple[str | int, ...]
+#: The end of the reason for a value that a search for a layout found.
+SEARCHED = " (parallelism: auto)"
 
 
 def lookup(data: Any, dotted: str) -> Any:

@@ -14,8 +14,10 @@ from itertools import takewhile
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
+from planner.base.numbers import exact_text
 from planner.plans.document import Plan
 from planner.plans.layout import INNER, OUTER, filter_keys
+from planner.plans.placement import IN_BACKWARD
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -24,6 +26,12 @@ Number = int | Fraction | float
 MOST_LAYERS = 10_000
 #: Significant digits of answers that are not whole numbers.
 DIGITS = 6
+#: Tokens of a step where a plan leaves its batch open: 4M, rounded to a power of two.
+TOKENS = 2**22
+#: Where the batch follows the devices, so many counts of nodes lie between two powers of two.
+FINENESS = 8
+#: The largest of those counts of devices.
+MOST_DEVICES = 2**17
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,8 @@ def _find_step(plan: Plan, key: str) -> int:
 def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     """Make a domain of device counts with even layouts: a divisor of the batch, times a divisor of
     the layers, times a power of two that divides the heads; in whole nodes, or, unless a ``node``
-    is given that is rented whole, in an even part of one.
+    is given that is rented whole, in an even part of one. A batch that the plan leaves open follows
+    the devices (``assume_batch``).
 
     Raises:
         PlanError: the model is given by its size only.
@@ -195,21 +204,65 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     if plan.model is None:
         raise PlanError(Fault("the best layout needs the shape of the model", None))
     rented, node = node is not None, node or plan.get("cluster.devices_per_node")
-    heads = plan.get("model.attention.heads") or 1
+    heads, batch = plan.get("model.attention.heads") or 1, "training.global_batch"
+    document = plan.document
+    is_open = document.get(batch) is not None and not document.has_value(batch.split("."))
     halves = [1 << i for i in range((heads & -heads).bit_length())]
-    whole = {
-        data * stages * tensor
-        for data in divisors(plan.get("training.global_batch"))
-        for stages in divisors(len(plan.model.sequence))
-        for tensor in halves
-    }
+    if is_open:
+        whole = {*divisors(node), *(node * many for many in _list_round(MOST_DEVICES // node))}
+    else:
+        whole = {
+            data * stages * tensor
+            for data in divisors(plan.get(batch))
+            for stages in divisors(len(plan.model.sequence))
+            for tensor in halves
+        }
     current = plan.get("cluster.devices")
     even = (n for n in whole if n % node == 0 or n == current or not (rented or node % n))
     counts = tuple(sorted(even)) or (current,)
     domain = make_list_domain("cluster.devices", "1", counts, current)
-    return replace(
-        domain, step="whole or evenly cut nodes that batch, layers and heads divide over"
+    if not is_open:
+        return replace(
+            domain, step="whole or evenly cut nodes that batch, layers and heads divide over"
+        )
+
+    def change(count: Number) -> Mapping[str, Any]:
+        """Set a count of devices and the batch that follows it."""
+        followed, _ = assume_batch(plan.get, int(count))
+        return {"cluster.devices": count, batch: followed}
+
+    return replace(domain, changes=change, step="round numbers of nodes, or even parts of one")
+
+
+def _list_round(most: int) -> list[int]:
+    """List the counts up to ``most`` of which ``FINENESS`` lie between two powers of two."""
+    scales = [1 << i for i in range(most.bit_length())]
+    steps = range(FINENESS, 2 * FINENESS)
+    found = {step * scale // FINENESS for scale in scales for step in steps}
+    return sorted(count for count in found if count <= most)
+
+
+def assume_batch(get: Callable[[str], Any], devices: int) -> tuple[int, str]:
+    """Assume the global batch of a plan that leaves it open: as many whole sequences as ``TOKENS``
+    fill, the same number for each device; one micro-batch of each where the optimizer steps inside
+    the backward pass.
+
+    Args:
+        get: returns the value of a dotted key of the plan or of its document; None without one.
+        devices: how many train.
+
+    Returns:
+        The batch in sequences, and the reason for it.
+    """
+    if get("training.optimizer_step") == IN_BACKWARD:
+        why = "one micro-batch for each device, as the optimizer steps inside the backward pass"
+        return devices * (get("training.micro_batch") or 1), why
+    length = get("training.sequence_length") or get("model.max_sequence")
+    why = (
+        f"at least {exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv "
+        "2307.09288, section 2.2), in whole sequences for each device"
     )
+    return devices * -(-TOKENS // (length * devices)), why
 
 
 def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.base.sandbox import Record, computed_field
 from planner.documents import stacks
+from planner.documents.source import SEARCHED
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
@@ -384,10 +385,8 @@ class Overview(Record):
         plan = self._result.plan
         if plan.searched is None:
             return ""
-        why = next(
-            (why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), ""
-        )
-        return clean(why.removesuffix(" (parallelism: auto)")) + self._explain_stack()
+        why = next((why for why in plan.derived.values() if why.endswith(SEARCHED)), "")
+        return clean(why.removesuffix(SEARCHED)) + self._explain_stack()
 
     @computed_field
     def published(self) -> str:

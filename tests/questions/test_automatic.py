@@ -23,6 +23,8 @@ from planner.questions import loading
 from planner.questions.search import automatic, ranking
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import COMMON
+from planner.questions.solve.questions import ask
+from planner.results.result import evaluate_plan
 
 PLAN: dict[str, Any] = {
     "name": "open",
@@ -248,3 +250,19 @@ def test_a_layout_is_left_open_only_where_nothing_is_said_of_it() -> None:
 def test_what_auto_cannot_do(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         loading.load({**PLAN, **changes})
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_left_open_follows_the_devices_of_an_answer() -> None:
+    left_open = {k: v for k, v in PLAN["training"].items() if k != "global_batch"}
+    stated = {**left_open, "tokens": "300B", "implementation": "pytorch"}
+    holds = ask(
+        loading.load({**PLAN, "training": stated}), "fewest-devices", deadline="10 days"
+    ).holds
+    assert holds is not None
+    again = loading.load(
+        {**PLAN, "training": stated, "cluster": {**PLAN["cluster"], "devices": holds.value}}
+    )
+    assert holds.plan.get("training.global_batch") == again.get("training.global_batch")
+    days = evaluate_plan(again)["time.training_days"].number
+    assert days <= 10 and abs(days / holds.values["time.training_days"] - 1) <= 0.02

@@ -13,22 +13,19 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
-from planner.base.numbers import exact_text
 from planner.documents import stacks
-from planner.documents.source import Document
+from planner.documents.source import SEARCHED, Document
 from planner.plans import plan
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
-from planner.plans.placement import IN_BACKWARD
 from planner.questions.constraints import margin_of
+from planner.questions.domains import assume_batch
 from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON
 from planner.questions.search.ranking import SPARED, describe_scope
 from planner.results.verdict import FITS
 
-#: Default tokens of a step: 4M, rounded to a power of two.
-TOKENS = 2**22
 #: Keys that a search keeps at a value, and keys with the values that it tries.
 Kept = Mapping[str, Any]
 #: Layouts found in this process, by the data of the documents.
@@ -112,40 +109,27 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
         behind = float(found.plain.values[STEP] / fastest.values[STEP]) - 1
         ahead = f" ({numbers.text(behind, style='share')} faster)" if behind > 0 else ""
         best = f"the simplest within {SPARED} of the fastest that fits{ahead}"
-        why = f"{how} {best} of {counted} (parallelism: auto)"
+        why = f"{how} {best} of {counted}{SEARCHED}"
         return found.plain, why, kept
     assert found.nearest is not None
     lacking = numbers.text(-found.nearest.values[FITS], "bytes")
-    why = f"found: none of {counted} fits, this one lacks least, {lacking} (parallelism: auto)"
+    why = f"found: none of {counted} fits, this one lacks least, {lacking}{SEARCHED}"
     return found.nearest, why, kept
 
 
 def _add_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
-    """Return the document with a global batch, and the reason for one that it does not set: as many
-    whole sequences as ``TOKENS`` fill, the same number for each device; one micro-batch of each
-    where the optimizer steps inside the backward pass.
+    """Return the document with a global batch, and the reason for one that it does not set.
 
     Raises:
         PlanError: nothing says how long a sequence is.
     """
-    data = document.data
-    if data["training"].get("global_batch") is not None:
+    if document.get("training.global_batch") is not None:
         return document, {}
-    length = data["training"].get("sequence_length") or data["model"].get("max_sequence")
-    if length is None:
+    if not (document.get("training.sequence_length") or document.get("model.max_sequence")):
         raise PlanError(
             Fault("parallelism: auto needs a batch",
                   document.find_key_place(("parallelism",)),
                   "training.global_batch and training.sequence_length")
         )  # fmt: skip
-    devices = data["cluster"]["devices"]
-    if data["training"].get("optimizer_step") == IN_BACKWARD:
-        batch = devices * (data["training"].get("micro_batch") or 1)
-        why = "one micro-batch for each device, as the optimizer steps inside the backward pass"
-    else:
-        batch = devices * -(-TOKENS // (length * devices))
-        why = (
-            f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
-            "section 2.2), in whole sequences for each device"
-        )
+    batch, why = assume_batch(document.get, document.get("cluster.devices"))
     return document.change_keys({"training.global_batch": batch}), {"training.global_batch": why}
