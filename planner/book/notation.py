@@ -669,6 +669,7 @@ f_roll = of_step(
 )
 M_crit = bytes_of("M_crit", "weights, gradients and optimizer states of the critic on one device")
 M_eng = bytes_of("M_eng", "weights of the engine on one device")
+M_one = bytes_of("M_one", "the engine on one device with one longest sequence")
 t_crit = symbol("t_crit", "update of the critic", unit="s")
 t_val = symbol("t_val", "values of the responses by the critic", unit="s")
 t_rm = symbol("t_rm", "scores of the responses by the reward model", unit="s")

@@ -678,12 +678,6 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
     if not any(key.startswith("parallelism.") for key in said):
         value, why = rows["zero"]
         said["parallelism.zero"] = Said(value, Place(TEXT), ASSUMED + why)
-    if {"cluster.accelerator", "cluster.devices"} <= said.keys():
-        own = said["cluster.devices"].value // (1 + (said["rl.placement"].value == "split"))
-        least = _count_holding(said, 1, "generated")
-        tensor = min(least, max(1, own & -own))  # which divides the devices
-        why = f"{ASSUMED}so many devices hold the weights and as much cache"
-        said["rl.rollout.tensor"] = Said(tensor, Place(TEXT), why)
     return True
 
 

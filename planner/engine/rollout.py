@@ -167,21 +167,23 @@ def bind_rollout(
         return first.rerun(changed, True) or Evaluation(changed)
 
     try:
-        one = evaluate(1, live)
-        cache, process = (one.value(f"memory.{name}") for name in ("cache", "process"))
-        bindings[notation.M_eng] = one.value("memory.weights")
+        longest = evaluate(1, prompt.mean + response.cap)
+        whole, cache = (longest.value(f"memory.{name}") for name in ("process", "cache"))
+        bindings |= {notation.M_one: whole, notation.M_eng: longest.value("memory.weights")}
         share = Fraction(rl["rollout"]["memory_share"])
-        free = share * one.value("memory.capacity") - (process - cache)
+        free = share * longest.value("memory.capacity") - (whole - cache)
         if free < cache:
             left, taken = (numbers.text(size, "bytes") for size in (max(0, free), cache))
             raise Absent(f"the engine's cache is too small for one sequence: {left}, not {taken}")
+        cache = evaluate(1, live).value("memory.cache")
         slots = min(int(free / cache), rl["rollout"]["max_concurrency"], requests)
         read = evaluate(1, prompt.mean).value("time.prefill_tokens_per_second")
         bindings |= {notation.n_eng: replicas, notation.n_slot: slots, notation.r_read: read}
         stretches = list_stretches(prompt.mean, response, requests, slots, replicas)
         return bindings, tuple(_yield_rungs(stretches, evaluate))
     except Absent as absent:
-        missing = (notation.n_eng, notation.n_slot, notation.r_read, notation.M_eng)
+        names = ("n_eng", "n_slot", "r_read", "M_eng", "M_one")
+        missing = [getattr(notation, name) for name in names]
         return {**dict.fromkeys(missing, absent), **bindings}, absent
 
 

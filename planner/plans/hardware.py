@@ -168,12 +168,11 @@ def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
     serving = _find_engine(draft) if draft.get("training.mode") == "inference" else {}
     for key, otherwise in {**facts["assumed"], **dispatcher, **serving}.items():
-        fact = own.get(key) or otherwise
-        draft.default(f"time.efficiency.{key}", _parse_fact(fact), _name_source(fact))
+        default_fact(draft, f"time.efficiency.{key}", own.get(key) or otherwise)
     if accelerator.get("link") is not None:
         for key in ("latency", "switch_latency", "switch_share"):
             fact = defaults["link_latency" if key == "latency" else key]
-            draft.default(f"cluster.accelerator.link.{key}", _parse_fact(fact), _name_source(fact))
+            default_fact(draft, f"cluster.accelerator.link.{key}", fact)
     for key in HOST:
         rate, why = _parse_fact(defaults[key], "bytes/s"), _name_source(defaults[key])
         way = accelerator.get(key)
@@ -306,6 +305,11 @@ def _load_efficiency(name: str) -> Mapping[str, Any]:
         fault = f"efficiency.like: unknown accelerator '{name}'"
         raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
     return resources.load_preset(f"accelerators/{name}").get("efficiency") or {}
+
+
+def default_fact(draft: Draft, key: str, fact: Fact, unit: str = "s") -> None:
+    """Fill in a key that is not given with the value of a fact, and its source as the reason."""
+    draft.default(key, _parse_fact(fact, unit), _name_source(fact))
 
 
 def _parse_fact(fact: Mapping[str, Any], unit: str = "s") -> Any:

@@ -45,7 +45,7 @@ def set_auto_layout(document: source.Document) -> source.Document:
         document.has_value(("training", key)) for key in _OF_LAYOUT
     )
     alone = data["cluster"]["devices"] == 1
-    if said or alone or training["mode"] != "train" or not model.get("layers"):
+    if said or alone or training["mode"] == "inference" or not model.get("layers"):
         return document
     return document.change_keys({"parallelism.auto": True})
 
@@ -163,6 +163,14 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
             faults = [Fault(f"{role}: {one.message}", place, one.allowed) for one in error.faults]
             raise PlanError(faults) from None
     return found
+
+
+def build_trainer(plan: Plan) -> Plan:
+    """Build the plan of training alone out of one of reinforcement learning; another one is its
+    own."""
+    if not plan.others:
+        return plan
+    return complete_plan(plan.document.change_keys(reinforcement.list_trainer_changes(plan.data)))
 
 
 def check_named(key: str, value: Any) -> Any:
@@ -595,6 +603,9 @@ def change_document(document: source.Document, changes: Mapping[str, Any]) -> so
         document: of a plan; it is not changed.
         changes: values that were checked, None for what removes a key.
     """
+    for around in {key.rpartition(".")[0] for key in changes}:
+        if isinstance(mean := document.get(around), (int, float, Fraction)):  # a mean by itself
+            document = document.change_keys({around: {"mean": mean}})
     changed = document.change_keys(changes)
     before, stack = (one.get(STACK) for one in (document, changed))
     if stack == before and (

@@ -14,15 +14,15 @@ from functools import cache, cached_property
 from statistics import NormalDist
 from typing import Any
 
-from planner.base import numbers
+from planner.base import numbers, resources
+from planner.base.errors import format_divisors
 from planner.documents import schema, source
 from planner.plans.document import Draft, copy_mappings
+from planner.plans.hardware import default_fact
 
 NORMAL = NormalDist()
 #: Points at which a distribution of lengths is integrated, from no token to the cap.
 GRID = 256
-#: Key of the lognormal spread where a plan states none.
-SPREAD = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,15 @@ def apply_reinforcement(draft: Draft) -> None:
         return
     draft.data["training"]["mode"] = "train"
     rl = draft.data["rl"] = copy_mappings(stated or {**_list_defaults()})
-    if _fill_lengths(draft, rl) and _fill_devices(draft, rl):
-        _fill_roles(draft, rl)
-        if draft.get("model.moe") is not None and draft.get("parallelism.expert") > 1:
-            why = "1, as NeMo RL divides no expert of the trainer"
-            draft.default("parallelism.expert_tensor", 1, why)
-        _fill_batch(draft, rl)
+    sound = [fill(draft, rl) for fill in (_fill_lengths, _fill_devices, _count_updates)]
+    if not all(sound):
+        draft.data["training"]["global_batch"] = None  # which nothing else is said about
+        return
+    _fill_roles(draft, rl)
+    if draft.get("model.moe") is not None and draft.get("parallelism.expert") > 1:
+        why = "1, as NeMo RL divides no expert of the trainer"
+        draft.default("parallelism.expert_tensor", 1, why)
+    _pack_batch(draft, rl)
 
 
 @cache
@@ -126,26 +129,36 @@ def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
         key, node = f"rl.{name}", rl.get(name)
         if node is None:
             draft.fault(key, f"{key} is not given", "a number of tokens, or {mean, cap, spread}")
-            return False
+            continue
         node = rl[name] = dict(node) if isinstance(node, dict) else {"mean": node}
-        if whole is None:
+        cap = node.get("cap") or whole
+        if cap is None:
             draft.fault(key, "nothing limits it", "training.sequence_length, or a model's")
-            return False
-        prompt = 0 if name == "prompt_tokens" else math.ceil(rl["prompt_tokens"]["mean"])
-        room = max(1, whole - prompt)
-        draft.default(f"{key}.cap", room, "what training.sequence_length leaves")
-        why = "assumed: responses of reasoning models; a prompt has its mean length"
-        draft.default(f"{key}.spread", SPREAD if prompt else Fraction(0), why)
-        mean, cap = node["mean"], node["cap"]
-        if cap > whole:
+        elif node["mean"] > cap:
+            wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {cap}"
+            draft.fault(key, wrong, f"at most {cap}")
+        elif whole and cap > whole:
             wrong = f"{cap} tokens are more than training.sequence_length {whole}"
             draft.fault(f"{key}.cap", wrong, f"at most {whole}")
-        elif mean > cap:
-            wrong = f"a mean of {numbers.text(mean, 'tokens')} is above the cap of {cap}"
-            draft.fault(key, wrong, f"at most {cap}")
-        elif mean == cap:
+    if len(draft.faults) > before:
+        return False
+    for name, prompt in (("prompt_tokens", 0), ("response_tokens", rl["prompt_tokens"]["mean"])):
+        node, room = rl[name], max(1, (whole or 0) - math.ceil(prompt))
+        draft.default(f"rl.{name}.cap", room, "what training.sequence_length leaves")
+        default_fact(draft, f"rl.{name}.spread", _load_facts()[name], "1")
+        if node["mean"] > node["cap"]:
+            wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {room}"
+            draft.fault(f"rl.{name}", f"{wrong} that prompts leave", f"at most {room}")
+        elif node["mean"] == node["cap"]:
             node["spread"] = Fraction(0)
     return len(draft.faults) == before
+
+
+@cache
+def _load_facts() -> Mapping[str, Any]:
+    """Return what a plan of reinforcement learning has where it states nothing else."""
+    facts: Mapping[str, Any] = resources.load_preset("efficiency/rollout")
+    return facts
 
 
 def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
@@ -154,15 +167,10 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     rollout, split = rl["rollout"], rl["placement"] == "split"
     own, why = (every // 2, "half of cluster.devices") if split else (every, "all, in turn")
     devices = draft.default("rl.rollout.devices", own, why)
-    draft.default(
-        "rl.rollout.memory_share",
-        Fraction(9, 10) if split else Fraction(3, 5),
-        "0.9 where placement is split, else 0.6",
-    )
-    why = "assumed: vLLM issue 6854 (July 2024) has 5 to 13 ms between steps of decoding"
-    draft.default("rl.rollout.step_overhead", Fraction(5, 1000), why)
-    why = "calibrated: old and reference log-probabilities over updates in seven tables of verl"
-    draft.default("rl.logprob_excess", Fraction(69, 50), why)
+    facts = _load_facts()
+    default_fact(draft, "rl.rollout.memory_share", facts["memory_share"][rl["placement"]], "1")
+    default_fact(draft, "rl.rollout.step_overhead", facts["step_overhead"], "s")
+    default_fact(draft, "rl.logprob_excess", facts["logprob_excess"], "1")
     left = every - devices if split else every
     if not devices:
         draft.fault("rl.placement", "one device cannot be split", "colocated, or more devices")
@@ -171,14 +179,14 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
         wrong = f"{devices} devices of {every}" + (" leave none to the trainer" if split else "")
         draft.fault("rl.rollout.devices", wrong, f"at most {every - split}")
         return False
-    size = rollout["tensor"] * rollout["pipeline"]
+    size = draft.default("rl.rollout.tensor", 1, "as nothing else is found") * rollout["pipeline"]
     if devices % size:
         wrong = f"{devices} devices are not divisible by tensor × pipeline {size} of the engine"
-        draft.fault("rl.rollout.tensor", wrong, nearest_divisor(devices, size))
+        draft.fault("rl.rollout.tensor", wrong, format_divisors(devices))
         return False
     if devices % rollout["expert"]:
         wrong = f"{devices} devices are not divisible by expert {rollout['expert']} of the engine"
-        draft.fault("rl.rollout.expert", wrong, nearest_divisor(devices, rollout["expert"]))
+        draft.fault("rl.rollout.expert", wrong, format_divisors(devices))
         return False
     if rl["staleness"] and not split:
         wrong = "an engine on the trainer's devices generates with the newest weights"
@@ -198,23 +206,27 @@ def _fill_roles(draft: Draft, rl: dict[str, Any]) -> None:
         draft.fault("rl.critic", f"{rl['algorithm']} trains no critic", "algorithm: ppo")
 
 
-def _fill_batch(draft: Draft, rl: dict[str, Any]) -> None:
-    """Count optimizer steps, and state batch and length as the trainer runs them: packed sequences
-    become as many of equal length, with the same tokens."""
-    training, layout = draft.data["training"], draft.get("parallelism")
+def _count_updates(draft: Draft, rl: dict[str, Any]) -> bool:
+    """Count the optimizer steps of a step; return False if responses do not divide by them."""
     responses = rl["prompts"] * rl["samples"]
-    batch = training.get("global_batch") or responses
+    batch = draft.default("training.global_batch", responses, "prompts × samples")
     if responses % batch:
         wrong = f"{rl['prompts']} prompts × {rl['samples']} samples do not divide by {batch}"
-        draft.fault("training.global_batch", wrong, nearest_divisor(responses, batch))
-        training["global_batch"] = None
-        return
+        draft.fault("training.global_batch", wrong, format_divisors(responses))
+        return False
     why = "prompts × samples / training.global_batch"
     updates = draft.default("rl.updates", responses // batch, why)
     if updates * batch != responses:
         wrong = f"{updates} × {batch} is not {responses}, prompts × samples"
         draft.fault("rl.updates", wrong, str(responses // batch))
-        return
+    return bool(updates * batch == responses)
+
+
+def _pack_batch(draft: Draft, rl: dict[str, Any]) -> None:
+    """State batch and length as the trainer runs them: packed sequences become as many of equal
+    length, with the same tokens."""
+    training, layout = draft.data["training"], draft.get("parallelism")
+    batch = training["global_batch"]
     inner = layout["tensor"] * layout["pipeline"] * layout["context"]
     data, rest = divmod(draft.data["cluster"]["devices"], inner)
     if rest or not data:
@@ -250,13 +262,6 @@ def _fill_batch(draft: Draft, rl: dict[str, Any]) -> None:
             draft.derived[f"training.{key}"] = why
 
 
-def nearest_divisor(number: int, size: int) -> str:
-    """Return the divisor of a number that is nearest to a size, as the text of what is allowed."""
-    return str(
-        min((i for i in range(1, number + 1) if not number % i), key=lambda i: abs(i - size))
-    )
-
-
 def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the other roles of a completed plan of reinforcement learning, each with its key and
     the changes of the document that make it a plan of its own."""
@@ -268,6 +273,15 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         yield "critic", "rl.critic", {**alone, **own}
     if rl["reward"] != "verifier":
         yield "reward", "rl.reward", {**alone, "model": rl["reward"]}
+
+
+def list_trainer_changes(data: Mapping[str, Any]) -> dict[str, Any]:
+    """List the changes that make the document of a completed plan of reinforcement learning that of
+    its trainer alone, with packed sequences as its batch."""
+    packed = ("micro_batch", "global_batch", "sequence_length")
+    changes = {f"training.{key}": data["training"][key] for key in packed}
+    devices = data["cluster"]["devices"]
+    return {**changes, "training.mode": "train", "cluster.devices": devices, "rl": None}
 
 
 def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ GIVEN = (*KEPT, *AXES)
 #: Crossed symbols of a stage with each part, and with each component, in the order of a line.
 OF_PART = (notation.layers_on_stage, notation.in_flight, notation.recomputed_in_flight)
 OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
-#: The axes whose entries follow from the model.
-OF_MODEL = ("stack", "part", "block", "component", "product")
+#: The axes whose entries follow from the model, or from an engine beside the trainer.
+OF_MODEL = ("stack", "part", "block", "component", "product", "rung")
 #: Settings that decide, besides the model, which entries the other axes have.
 DECIDING = ("training.mode", "model.shape", "lora", "targets")
 

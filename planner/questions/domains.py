@@ -95,7 +95,9 @@ def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     if "unit" not in said and not kinds & {"integer", "number"}:
         raise PlanError(Fault(f"{key} is not a number, so it cannot be varied", None))
-    current = plan.get(key)
+    # Reinforcement learning turns batch, length and devices into those of its trainer.
+    current = plan.document.get(key) if plan.others else None
+    current = plan.get(key) if current is None else current
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
         raise PlanError(
             Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
@@ -270,7 +272,9 @@ def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:
     given = plan.document.data["training"]
     data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
     batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
-    if key == "cluster.devices" and batch:
+    if plan.others and key == "training.global_batch":
+        return divisors(plan.get("rl.prompts") * plan.get("rl.samples"))
+    if key == "cluster.devices" and batch and not plan.others:
         return tuple(_find_step(plan, key) * d for d in divisors(batch // micro))
     if key in ("training.micro_batch", "training.gradient_accumulation") and batch:
         return divisors(batch // data)

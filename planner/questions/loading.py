@@ -82,6 +82,17 @@ def complete_document(document: Document) -> Plan:
     Raises:
         PlanError: every fault that was found, or no valid layout.
     """
+    if document.data["training"]["mode"] == "rl":
+        from planner.questions.search import split
+
+        document, why = split.add_engine_degree(document)
+        found = _complete_layout(document)
+        return replace(found, derived={**found.derived, **why})
+    return _complete_layout(document)
+
+
+def _complete_layout(document: Document) -> Plan:
+    """Complete a document; an open layout is searched for."""
     layout = document.data.get("parallelism") or {}
     if not layout.get("auto"):
         return plan.build_plan(document)

@@ -196,7 +196,8 @@ def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[
         more = change(key, TENTH)
         if more is None:
             continue
-        if any(entry.rounded for entry in together[key]):
+        # Of reinforcement learning the engine's plan is evaluated apart from these formulas.
+        if plan.others or any(entry.rounded for entry in together[key]):
             less = change(key, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)
@@ -285,7 +286,8 @@ def find_sensitivity(plan: Plan, quantity: str) -> Sensitivity:
     numeric(quantity, plan.book)
     evaluation = Evaluation(instance.build(plan))
     value = evaluation.get_values([quantity])[quantity]
-    found = tuple(yield_measures(plan, evaluation, quantity))
+    measures = yield_measures(plan, evaluation, quantity)
+    found = tuple(sorted(measures, key=lambda measure: -abs(measure.elasticity)))
     declared = plan.book.quantities[quantity]
     steps = tuple(step_choices(plan, quantity))
     return Sensitivity(quantity, value, found, steps, declared.unit, declared.text(value))

@@ -38,7 +38,7 @@ from planner.results import intervals
 from planner.results.improvements import Remedy, find_faster, measure_stack
 from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
-from planner.results.verdict import VERDICTS, is_host_short
+from planner.results.verdict import FITS, VERDICTS, is_host_short
 
 PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
@@ -207,8 +207,9 @@ class Overview(Record):
     def _phases(self) -> list[tuple[str, Quantity]]:
         """The step of reinforcement learning and its phases that take time, by what they are
         called; empty for another plan."""
-        named = ((label, self._result.get(i)) for label, i in PHASES)
-        return [(label, one) for label, one in named if one is not None and one.number]
+        named = [(label, self._result.get(i)) for label, i in PHASES]
+        whole = named[0][1]  # without which the others are no step
+        return [(label, one) for label, one in named if whole and one is not None and one.number]
 
     @computed_field
     def simulated(self) -> str:
@@ -230,6 +231,9 @@ class Overview(Record):
                 (f"{gib(host)}\u00a0GiB", True),
                 (f" of {gib(node)} GiB of host memory needed per node. ", False),
             ]
+        elif self.status == "bad" and (short := self._find_short_phase()):
+            before, size, after = short
+            pieces += [(before, False), (f"{gib(size)}\u00a0GiB", True), (f" {after}. ", False)]
         elif self.status == "bad":
             process = result["memory.process"]
             low, high = _format_ends(process)
@@ -265,6 +269,19 @@ class Overview(Record):
             pieces.append((f"{what} {used} of {capacity} GiB per device{why}.", False))
         return pieces
 
+    def _find_short_phase(self) -> tuple[str, Any, str] | None:
+        """Find the phase of reinforcement learning in which a device is too small: bytes between
+        the words of a sentence; None for another plan, or where the trainer alone is."""
+        lacks = self._result.get("rl.memory.engine_headroom")
+        left: Any = self._result[FITS].value
+        if lacks is not None and lacks.value == left:
+            lacked = "in its share of each device for its weights and one longest sequence"
+            return "The engine lacks ", -left, lacked
+        if lacks is not None and self._result["rl.memory.headroom"].value == left:
+            of = f"{gib(self._result[CAPACITY].value)} GiB in the fullest phase of a step"
+            return "", self._result["rl.memory.peak"].value, f"needed per device of {of}"
+        return None
+
     def _describe_run(self) -> list[tuple[str, bool]]:
         """Return how long training takes and its cost, or the rate of serving."""
         result, pieces = self._result, list[tuple[str, bool]]()
@@ -282,6 +299,9 @@ class Overview(Record):
             idle = [f"; the {side} waits {thin(one.text())}" for side, one in sides if one.number]
             pieces = [("A step takes ", False), (thin(whole.text()), True)]
             return [*pieces, (f": {named}{''.join(idle)}. ", False)]
+        if result.plan.others:
+            why = result.absent.get("rl.step_seconds", "")
+            return [(f"The time of a step is unknown: {clean(why)}. ", False)]
         days, cost = result.get(DAYS), result.get(COST)
         if days is None:
             return []

@@ -23,6 +23,7 @@ from planner.base.numbers import plain_text
 from planner.book.quantity import BOOK
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
+from planner.report.layout import PHASES
 from planner.review import reports, revisions
 
 #: Causes of a change, in the order of print.
@@ -35,7 +36,7 @@ _PRICES = ("cluster.price", "cluster.reserved_price")
 _PRICED = ("cluster.provider", "cluster.accelerator.name")
 #: A rest of a sum below this share is rounding.
 ROUNDING = Fraction(1, 10**6)
-STEP, PROCESS = "time.step_seconds", "memory.process"
+STEP, PROCESS, WITH_ROLLOUT = "time.step_seconds", "memory.process", "rl.step_seconds"
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,9 @@ class Diff:
     def parts(self) -> list[Parts]:
         """The time of a step and the memory of the fullest device by part, if they changed."""
         found = []
+        phased = all(WITH_ROLLOUT in side["quantities"] for side in self.sides)
         for identifier, unit, parted in (
-            (STEP, "s", _read_step_parts),
+            (WITH_ROLLOUT, "s", _read_phases) if phased else (STEP, "s", _read_step_parts),
             (PROCESS, "bytes", _read_memory),
         ):
             old, new = (_get_number(side, identifier) for side in self.sides)
@@ -323,6 +325,14 @@ def _get_number(side: Any, identifier: str) -> Fraction | None:
 def _read_step_parts(side: Any) -> dict[str, Fraction]:
     """Return the seconds of a step by part; empty if its time is assumed."""
     return {clean(name, 38): Fraction(s) for name, s in side.get("step_parts", {}).items()}
+
+
+def _read_phases(side: Any) -> dict[str, Fraction]:
+    """Return the seconds of each phase of reinforcement learning; less what runs beside others."""
+    numbers = {label: _get_number(side, name) for label, name in PHASES}
+    whole, *parts = ((label, number) for label, number in numbers.items() if number)
+    beside = whole[1] - sum((number for _, number in parts), Fraction(0))
+    return {**dict(parts), "at the same time": beside} if beside < 0 else dict(parts)
 
 
 def _read_memory(side: Any) -> dict[str, Fraction]:

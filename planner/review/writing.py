@@ -22,6 +22,7 @@ from planner.review.diff import (
     CAUSES,
     PROCESS,
     STEP,
+    WITH_ROLLOUT,
     Change,
     ChangeRow,
     Diff,
@@ -48,7 +49,7 @@ HEADLINES = {
 MOST_HEADLINES = 3
 #: Changes below this share are omitted beside larger ones.
 SLIGHT = Fraction(1, 200)
-TOTALS = {STEP: "one step", PROCESS: "fullest device"}
+TOTALS = {STEP: "one step", WITH_ROLLOUT: "one step", PROCESS: "fullest device"}
 #: What JSON has of a row.
 SAVED = ("id", "kind", "title", "unit", "old", "new")
 

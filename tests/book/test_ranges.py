@@ -47,4 +47,5 @@ def test_a_value_at_the_ends_of_its_range_is_printed(within: Any, value: Any) ->
 def test_only_what_is_left_of_something_may_be_negative() -> None:
     signed = {i for i, q in BOOK.quantities.items() if q.within == SIGNED}
     headrooms = {"memory.headroom", "memory.headroom_p95", "memory.host.headroom"}
-    assert signed == {*headrooms, "memory.left", "rl.memory.headroom"}
+    of_phases = {"rl.memory.headroom", "rl.memory.engine_headroom"}
+    assert signed == {*headrooms, *of_phases, "memory.left"}

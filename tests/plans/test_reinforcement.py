@@ -13,7 +13,8 @@ PLAN: dict[str, Any] = {
     "cluster": {"extends": "h100x1024", "devices": 16},
     "training": {"mode": "rl", "sequence_length": 4096, "global_batch": 512, "micro_batch": 1},
     "parallelism": {"pipeline": 2, "zero": 1},
-    "rl": {"prompts": 64, "samples": 32, "prompt_tokens": 150, "response_tokens": 979},
+    "rl": {"prompts": 64, "samples": 32, "prompt_tokens": 150, "response_tokens": 979}
+    | {"rollout": {"tensor": 1}},
 }
 PHASES = ("rollout", "reward", "logprob", "reference", "value", "update", "sync", "switch")
 
@@ -56,6 +57,27 @@ def test_more_responses_a_longer_one_and_fewer_slots_take_longer() -> None:
 def test_a_cache_too_small_for_one_sequence_has_no_rollout() -> None:
     result = evaluate(rl__rollout__memory_share="0.2")
     assert "too small for one sequence" in result.absent["rl.step_seconds"]
+    assert result.verdict["state"] == "no"
+
+
+def test_an_engine_without_degrees_has_room_for_weights_and_as_much_cache() -> None:
+    large = {"model": "qwen2.5-32b", "rl__rollout__tensor": None}
+    assert evaluate(**large).plan.get("rl.rollout.tensor") == 4  # 65.5 GB of 51 GB a device
+    assert evaluate(**large)["rl.step_seconds"].value > 0
+
+
+def test_a_layout_is_found_for_the_trainer() -> None:
+    found = planner.load({**PLAN, "parallelism": "auto"}).evaluate()
+    assert found.verdict["state"] == "fits"
+    assert found["rl.step_seconds"].value < evaluate()["rl.step_seconds"].value
+
+
+@pytest.mark.slow
+def test_a_study_has_the_numbers_of_each_plan_alone() -> None:
+    axes = {"cluster.devices": [8, 16], "rl.samples": [16, 32]}
+    for row in planner.load_study({"base": PLAN, "axes": axes, "record": ["rl.step_seconds"]}):
+        alone = evaluate(**{key.replace(".", "__"): row[key] for key in axes})
+        assert row["rl.step_seconds"] == pytest.approx(alone["rl.step_seconds"].value)
 
 
 def test_a_critic_of_another_size_and_a_reward_model_take_their_time() -> None:

@@ -250,8 +250,17 @@ of_host.where(placement="colocated").equals(
     "model.",
 )
 
-_WITH_ENGINE = "The fullest phase of the step decides, and what the trainer needs at least."
-left.by(HYBRID, rl=True, host_stated=False).equals(minimum(capacity - needed, free), _WITH_ENGINE)
+engine_free = held(
+    "rl.memory.engine_headroom",
+    "M_roll,free",
+    "memory that the engine's share leaves beside its weights and one longest sequence",
+    within=SIGNED,
+).equals(f_roll * capacity - M_one, "Negative: the engine does not start.")
+_least = minimum(capacity - needed, free, engine_free)
+_WITH_ENGINE = (
+    "The phase with the least decides: the fullest one, what the trainer needs at least, "
+)
+left.by(HYBRID, rl=True, host_stated=False).equals(_least, f"{_WITH_ENGINE}and the engine.")
 left.by(HYBRID, rl=True, host_stated=True).equals(
-    minimum(capacity - needed, free, M_node - of_host), f"{_WITH_ENGINE} So does a node's host."
+    minimum(_least, M_node - of_host), f"{_WITH_ENGINE}the engine, and a node's host."
 )

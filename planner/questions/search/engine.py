@@ -29,7 +29,7 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.instance import compute_values
 from planner.plans.document import STACK, Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS, ROW, UNDIVIDED
-from planner.plans.plan import change_document, is_own_choice, reset_derived, variant
+from planner.plans.plan import build_trainer, change_document, is_own_choice, reset_derived, variant
 from planner.plans.schedules import OWN
 from planner.questions.batch import Batch
 from planner.questions.constraints import (
@@ -448,7 +448,8 @@ def search(
     """Find the best layouts of a plan that fit into memory, and the simplest near the best.
 
     Args:
-        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
+        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not. Of
+            reinforcement learning its trainer alone is searched.
         top: how many of the best; the first twenty of them are evaluated exactly.
         by: the quantity to minimise, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
@@ -472,6 +473,7 @@ def search(
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
+    plan = build_trainer(plan)
     keeps = fit_limit(margin_of(plan, margin), plan)
     numeric(by, plan.book)
     for asked in (by, *(limit.quantity for limit in limits)):
