@@ -717,8 +717,8 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         least, degrees = said["cluster.devices"], _multiply_degrees(said)
         many = _count_holding(said, degrees if degrees > 1 else least.value)
-        if "hours" in said:  # as many as take them in 30 days
-            many = max(many, 1 << int(Fraction(said["hours"].value) / 720).bit_length() >> 1)
+        hours = Fraction(said["hours"].value) if "hours" in said else _estimate_hours(said)
+        many = max(many, 1 << int(hours / 720).bit_length() >> 1)  # as many as take 30 days
         if "parallelism.data" in said:
             said["cluster.devices"] = least._replace(value=degrees)
         elif many != least.value or several:
@@ -1141,6 +1141,18 @@ def _count_holding(said: dict[str, Said], least: int = 8, taken: str = "bytes") 
     memory = units.parse(device.get("memory"), "bytes") * Fraction(str(limits["share"]))
     needed = units.parse(sizes[0], "parameters") * limits[taken] / memory
     return next(least << i for i in range(64) if least << i >= needed)
+
+
+def _estimate_hours(said: Mapping[str, Said]) -> Fraction:
+    """Estimate the device-hours of a run by 6 FLOPs a parameter and token at a usual utilisation;
+    0 where parameters, tokens or the rate of the device are unknown."""
+    size, run = _count_parameters(said), said.get("training.tokens")
+    device = source.load({"extends": said["cluster.accelerator"].value}, kind="accelerator")
+    peak = device.get("peaks.bf16.value")
+    if size is None or run is None or peak is None:
+        return Fraction(0)
+    rate = units.parse(peak, "FLOP/s") * Fraction(str(_load_phrases()["limits"]["utilisation"]))
+    return 6 * size * units.parse(str(run.value), "tokens") / rate / 3600
 
 
 def _derive_devices(said: dict[str, Said]) -> bool:
