@@ -91,7 +91,7 @@ _VALUE = re.compile(
 #: Two numbers of one unit: `8-16 GPUs`, `$2 to $3`, `between 32 and 64`.
 _MANY = r"(?:\s?[kKmMbBtT](?![A-Za-z]))?"
 _RANGE = re.compile(
-    rf"(?<![\w.])(?P<between>between\s+)?(?P<sign>(?:\$\s*)?)(?P<first>{_NUMBER})(?P<many>{_MANY})"
+    rf"(?<![\w.])(?<![a-z]-)(?P<between>between\s+)?(?P<sign>(?:\$\s*)?)(?P<first>{_NUMBER})(?P<many>{_MANY})"
     r"(?:\s+(?P<noun>[a-z]+?)s?)?\s*(?:-+>|[-–—/→]|\.\.|to|or|(?(between)and|vs\.?))\s*\$?\s*"
     rf"(?P<second>{_NUMBER})(?P<last>{_MANY})(?(noun)(?=\s+(?P=noun)))",
     re.I,
@@ -252,7 +252,7 @@ def split_alternatives(text: str) -> list[str]:
         sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
         pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
     between = re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I)
-    pairs += [(found, found[1], found[2]) for found in between]
+    pairs += [(found, found[1], found[2]) for found in between if found[2][:3].lower() != "oom"]
     whole = None if compared or unread else _read_values(text)
     for found, *each in pairs if whole is None else ():
         texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
@@ -644,9 +644,9 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         _add_note(said, algorithm.place, rows["note"].format(algorithm.value))
         said["other objective"] = algorithm
         return False
-    for key in ("training.tokens", "example", "examples", "epochs"):
-        if (one := said.pop(key, None)) and key in ("examples", "epochs"):
-            _add_note(said, one.place, f"{one.value} {key}: not used")
+    examples, epochs = said.pop("examples", None), said.pop("epochs", None)
+    for key in ("training.tokens", "example"):
+        said.pop(key, None)
     if batch := said.pop("batch", None):
         said[BATCH] = batch._replace(value=int(batch.value[0] * 1024 ** " km".find(batch.value[1])))
     if steps := said.pop("steps", None):
@@ -656,6 +656,13 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         plain, _, of = key.partition(" of ")
         if of in ("", algorithm.value, *asked):
             said.setdefault(plain, Said(value, Place(TEXT), ASSUMED + why))
+    if examples and ("rl.steps" not in said or said["rl.steps"].why):
+        whole = examples.value * (epochs.value if epochs else 1)
+        why = f"{whole} prompts, {said['rl.prompts'].value} in a step"
+        said["rl.steps"] = examples._replace(value=-(-whole // said["rl.prompts"].value), why=why)
+    elif unused := examples or epochs:
+        what = "examples" if examples else "epochs"
+        _add_note(said, unused.place, f"{unused.value} {what}: not used")
     usual, why = rows["length"]
     longest = _find_longest(said)
     whole = said[LENGTH].value if LENGTH in said else min(usual, longest or usual)
@@ -2011,7 +2018,7 @@ def _parse_slot(name: str, text: str) -> Any:
     if step == 1024 and many and (count := int(value) * 1000 // step):
         power = 1 << (count - 1).bit_length()  # 131k is 131,072
         value = Fraction(power) if 0 <= power - count <= count / 100 else value
-    return int(value) if value.denominator == 1 else None
+    return round(value) if value.denominator == 1 or name == "binary" else None
 
 
 def _count_days(text: str) -> int:
