@@ -658,6 +658,8 @@ x_lp = of_step(
 t_over = of_step(
     "t_over", "time of a decode step beyond serving", "rollout.step_overhead", unit="s/tokens"
 )
+t_host = of_step("t_host", "time of a step that is in no phase", "host_seconds", unit="s")
+f_swi = of_step("f_swi", "share of the host link's rate that moved states reach", "switch_share")
 t_ver = of_step("t_ver", "time of the verifier", "reward_seconds", unit="s")
 # And what its other plans and the lengths of its responses come to (planner/engine/rollout.py)
 n_eng = symbol("n_eng", "replicas of the engine")

@@ -170,7 +170,8 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     facts = _load_facts()
     default_fact(draft, "rl.rollout.memory_share", facts["memory_share"][rl["placement"]], "1")
     default_fact(draft, "rl.rollout.step_overhead", facts["step_overhead"], "s")
-    default_fact(draft, "rl.logprob_excess", facts["logprob_excess"], "1")
+    for key, unit in (("logprob_excess", "1"), ("switch_share", "1"), ("host_seconds", "s")):
+        default_fact(draft, f"rl.{key}", facts[key], unit)
     left = every - devices if split else every
     if not devices:
         draft.fault("rl.placement", "one device cannot be split", "colocated, or more devices")

@@ -16,7 +16,17 @@ PLAN: dict[str, Any] = {
     "rl": {"prompts": 64, "samples": 32, "prompt_tokens": 150, "response_tokens": 979}
     | {"rollout": {"tensor": 1}},
 }
-PHASES = ("rollout", "reward", "logprob", "reference", "value", "update", "sync", "switch")
+PHASES = (
+    "rollout",
+    "reward",
+    "logprob",
+    "reference",
+    "value",
+    "update",
+    "sync",
+    "switch",
+    "around",
+)
 
 
 def evaluate(**changes: Any) -> Any:

@@ -104,12 +104,16 @@ switch = phase(
 )
 switch.where(placement="split").equals(0, "Each side keeps its devices.")
 switch.where(placement="colocated").equals(
-    2 * (weights + gradients + optimizer + M_crit) / B_host,
-    "While the engine generates, weights, gradients and optimizer states are in the host's memory.",
+    2 * (weights + gradients + optimizer + M_crit) / (f_swi * B_host),
+    "While the engine generates, weights, gradients and optimizer states are in the host's memory, "
+    "which frameworks do not pin: it takes longer than the link does.",
 )
+around = phase(
+    "rl.around_seconds", "t_aro", "the framework's work beside all phases", source=NEMO
+).equals(t_host, "Data is prepared, workers are called, results gathered and logged.")
 trainer = phase("rl.trainer_seconds", "t_tr", "the trainer's part of a step", source=NEMO).equals(
-    logprob + reference + values + update,
-    "Log-probabilities, values and updates, one after another.",
+    logprob + reference + values + update + around,
+    "Log-probabilities, values and updates, one after another, and the framework's work.",
 )
 
 whole = phase("rl.step_seconds", "t_rl", "time of one step of reinforcement learning")
