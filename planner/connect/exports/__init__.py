@@ -64,6 +64,7 @@ class Framework(NamedTuple):
         besides: patterns of options that change nothing in a plan.
         refused: patterns of options that are refused, unless the key that they would decide is set.
         models: options that name weights.
+        builds: keys of a model that its own code decides, whatever the published one has.
         decides: sections of a plan that a file determines.
     """
 
@@ -87,6 +88,7 @@ class Framework(NamedTuple):
     besides: Sequence[str] = ()
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()
+    builds: Mapping[str, Any] = {}
     decides: Sequence[str] = ("training", "parallelism", "cluster")
 
     @property

@@ -251,6 +251,12 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
         keys["model"], came_from["model"] = shipped, (option,)
         options.given.pop(option, None)  # it is read
+    if known.builds and isinstance(base := keys.get("model"), str):
+        shape = source.load({"extends": base}, kind="model").data
+        changed = {
+            key: value for key, value in known.builds.items() if shape.get(key, value) != value
+        }
+        keys["model"] = {"extends": base, **changed} if changed else base
     told = PROCESSES.search(text)
     devices = int(told[1]) if told else command and command.devices
     keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
