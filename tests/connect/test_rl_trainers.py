@@ -47,7 +47,11 @@ def flatten(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", FILES, ids=lambda row: row["file"].rpartition("/")[2])
 def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_path: Path) -> None:
-    path = write(tmp_path, row["trainer"], row["options"])
+    path = str(tmp_path / "run.sh")
+    if "script" in row:
+        Path(path).write_text(row["script"], "utf-8")
+    else:
+        path = write(tmp_path, row["trainer"], row["options"])
     if "refused" in row:
         with pytest.raises(PlanError) as error:
             import_file(path, row["trainer"])

@@ -30,7 +30,7 @@ READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Trainers by reinforcement learning: their configurations are read (planner/connect/imports).
 RL_TRAINERS = ("verl", "nemo-rl", "openrlhf")
 #: These, and others whose configurations have a table of rows there.
-TABLED = (*RL_TRAINERS, "llm-foundry")
+TABLED = (*RL_TRAINERS, "llm-foundry", "open-instruct", "trl-grpo")
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.

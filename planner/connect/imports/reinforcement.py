@@ -40,8 +40,8 @@ HYDRA_WORD = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 BASES, MOST_BASES, BASE_BYTES = "defaults", 8, 10_000_000
 #: Keys of a plan that lengths are of, and their share of the cap where a file has no mean.
 LENGTHS, MEAN_SHARE = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
-#: The devices that a command is started on, as an option.
-DEVICES = "launch.devices"
+#: The devices that a command is started on, and the word that names its program, as options.
+DEVICES, PROGRAM = "launch.devices", "launch.program"
 PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for them
 
 
@@ -81,10 +81,12 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
     else:
         merged, itself = _read_configuration(text, place)
         given, own = dict(_flatten(merged)), dict(_flatten(itself))
+    if "cluster.devices" in fixed:
+        given[DEVICES] = fixed["cluster.devices"]
     options = _resolve({**table.defaults, **_imply(given, table), **given})
     options |= dict(_split_parts(options, table))
     keys, came_from = _apply_rows(options, table, place)
-    lines = _list_unread(own, options, table, place)
+    lines = _list_unread(own, options, table, fixed, place)
     of_rl = keys["training.mode"] == "rl"
     if of_rl and LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
         keys[LENGTHS[0]] = 2 * PROMPT
@@ -156,6 +158,10 @@ def _read_words(
     )
     pairs = {k.replace("-", "_"): v for k, v in arguments.items()}
     pairs |= {m[1]: m[2] for m in set_fields.values() if m}
+    if any(word.rpartition("/")[2] == "accelerate" for word in command.words[:at]):
+        launcher = collect_arguments(command.words[:at])
+        pairs |= {f"launch.{k.replace('-', '_')}": v for k, v in launcher.items()}
+    yield PROGRAM, command.words[at]
     rows = {name: row["key"] for row in table.keys for name in _list_options(row)}
     for option, value in take_unknown(
         pairs, lambda name: name in rows and rows[name] not in fixed, place
@@ -272,6 +278,7 @@ def _apply_rows(
     came_from: dict[str, tuple[str, ...]] = {}
     for row in table.keys:
         key, names = row["key"], _list_options(row)
+        options = {**options, **keys}  # a row may read what one before it has made
         values = [options.get(name) for name in names]
         if key in keys or not _holds(row.get("when", {}), options):
             continue
@@ -316,6 +323,8 @@ def _need_whole(options: Mapping[str, Any], name: str, place: Place, least: int 
         PlanError: the option has another value.
     """
     value = options.get(name)
+    if isinstance(value, str) and re.fullmatch(r"[0-9 ]{1,200}", value):  # one for each node
+        value = sum(map(int, value.split()))
     if not isinstance(value, int) or value < least:
         fault = f"{name} is {one_line(str(value))[:60]}"
         raise PlanError(Fault(fault, place, "a whole number"))
@@ -344,7 +353,11 @@ def _find_policy(named: str, place: Place) -> str:
 
 
 def _list_unread(
-    own: Mapping[str, Any], options: Mapping[str, Any], table: OptionTable, place: Place
+    own: Mapping[str, Any],
+    options: Mapping[str, Any],
+    table: OptionTable,
+    fixed: Container[str],
+    place: Place,
 ) -> list[str]:
     """List the options of a file that its plan has no key for, a line each.
 
@@ -352,12 +365,14 @@ def _list_unread(
         own: what the file itself says.
         options: the same with what it is based on, and defaults.
         table: the options of the trainer.
+        fixed: keys that were chosen beside it.
         place: where faults are.
 
     Raises:
         PlanError: an option that is refused has another value than its default.
     """
-    read = {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
+    read = {DEVICES, PROGRAM}
+    read |= {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
     read |= {name for row in table.keys for name in (*_list_options(row), *row.get("over", ()))}
     rest = {option: value for option, value in options.items() if option not in read}
-    return judge_options(rest, {}, table, own, place)
+    return judge_options(rest, {}, table, own, place, fixed=fixed)
