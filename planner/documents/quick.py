@@ -592,7 +592,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _convert_tokens(said, tuned)
     _share_batch(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
-    if tuned and not follow and not sized and "largest-batch" not in asked:
+    if tuned and not follow and "largest-batch" not in asked:
         _assume_batch(said)
     if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"

@@ -84,8 +84,9 @@ class Family:
     def build_changes(self, index: Any) -> dict[str, Any]:
         """Return the changed keys of a plan for a model of the family, by its index."""
         width, layers = self.widths[index // ROW], index % ROW * self.unit - self.ends
+        named = {"model.name": self._name_shape(width, layers)}
         if not self.together:
-            return {"model.layers": layers}
+            return {"model.layers": layers, **named}
         model, attention = self.model, self.model["attention"]
         hidden, heads = model["hidden"], attention["heads"]
         shared = attention.get("kv_heads") or heads
@@ -99,7 +100,12 @@ class Family:
                 whole = gcd(given, ROUND)
                 scaled = _round_size(Fraction(given * width, hidden * whole)) * whole
                 changed[f"model.{key}"] = max(whole, scaled)
-        return changed
+        return changed | named
+
+    def _name_shape(self, width: int, layers: int) -> str:
+        """Name a model of the family: its own name for its own size alone."""
+        name, own = self.model["name"], (self.model["hidden"], self.model["layers"])
+        return name if (width, layers) == own else f"shape of {name}"
 
     @cached_property
     def nearest(self) -> int:
