@@ -243,9 +243,12 @@ def split_alternatives(text: str) -> list[str]:
         single = all(len(of[kind]) == 1 for of in (left, right) for kind in differing)
         held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
         kinds = [_map_kinds(one).keys() - ({"software"} - differing) for one in held]
-        if differing and single and kinds[0] == kinds[1]:
+        more = kinds[0] - kinds[1]
+        if differing and single and kinds[1] <= kinds[0] and more <= {"cluster.devices"}:
             without = Piece(join.start(), join.end(), None)
             first, rest = (_blank(text, [without, *side]) for side in held[::-1])
+            counts = left["cluster.devices"] if more else ()  # of both: 8 a100 vs h100
+            rest += "".join(f" {one.rpartition(' ')[2]} gpus" for one in counts)
             return [*split_alternatives(first)[:1], *split_alternatives(rest)]
     pairs = []
     for found in _RANGE.finditer(text):
@@ -665,9 +668,11 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         _add_note(said, unused.place, f"{unused.value} {what}: not used")
     usual, why = rows["length"]
     longest = _find_longest(said)
-    whole = said[LENGTH].value if LENGTH in said else min(usual, longest or usual)
-    prompt = min(said["rl.prompt_tokens"].value, whole // 2)
-    said["rl.prompt_tokens"] = said["rl.prompt_tokens"]._replace(value=prompt)
+    part = said["rl.prompt_tokens"]
+    whole = max(min(usual, longest or usual), 0 if part.why else 2 * part.value)
+    whole = said[LENGTH].value if LENGTH in said else whole
+    prompt = min(part.value, whole // 2)
+    said["rl.prompt_tokens"] = part._replace(value=prompt)
     why = rows["mean"] if cap or few or LENGTH in said else why
     cap = cap or few or Said(whole - prompt, Place(TEXT))
     said["rl.response_tokens"] = cap._replace(
@@ -793,6 +798,11 @@ def _choose_model(said: dict[str, Said]) -> None:
         said["model"] = shape
         said["sized"] = size
         said |= {"used": active} if active else {}
+    if (vocab := said.pop("shape.vocab", None)) and isinstance(said["model"].value, str):
+        like = {"extends": said["model"].value, "vocab": vocab.value}
+        said["model"] = said["model"]._replace(value=like)
+    elif vocab:
+        _add_note(said, vocab.place, f"vocab {vocab.value}: not used beside a size")
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
@@ -957,7 +967,7 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         like = own.value if own else _list_families()[of.value][0] if of else ""
     named = {*NAMED, "experts", "active"} & {*said}
     if not keys or ("shape.hidden" not in keys and named):
-        for key in keys if named != {"size"} else {*keys} - {"shape.layers"}:
+        for key in {*keys} - ({"shape.layers"} if named == {"size"} else {"shape.vocab"}):
             note = f"{key.removeprefix('shape.')} {said[key].value}: not used beside a model's name"
             _add_note(said, said.pop(key).place, note)
         return None
@@ -2001,7 +2011,7 @@ def _parse_slot(name: str, text: str) -> Any:
         return f"{front or 1}e{power}"
     if name == "half":
         return int(text) // 2 or None
-    number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)\s*(.?).*", text).groups()  # type: ignore[union-attr]
+    number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)[\s-]*(.?).*", text).groups()  # type: ignore[union-attr]
     if name == "size" and not Fraction(number):
         return None
     if name in ("tokens", "size"):

@@ -270,6 +270,7 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         ),
         ("7b: FSDP on 16 h100 vs TP8 DP2", ["7b: FSDP on 16 h100", "7b: on 16 h100 TP8 DP2"]),
         ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
+        ("7b: 8 a100 vs h100", ["7b: 8 a100", "7b: h100 8 gpus"]),
         (
             "compare llama3-8b and qwen2.5-7b on 8 h100",
             ["compare llama3-8b on 8 h100", "compare qwen2.5-7b on 8 h100"],
