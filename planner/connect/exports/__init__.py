@@ -62,6 +62,7 @@ class Framework(NamedTuple):
             these, and ``adds`` to lists.
         parts: patterns of values, whose named groups are options too.
         besides: patterns of options that change nothing in a plan.
+        named: patterns of options that change little and have no key: they are named in the answer.
         refused: patterns of options that are refused, unless the key that they would decide is set.
         models: options that name weights.
         builds: keys of a model that its own code decides, whatever the published one has.
@@ -86,6 +87,7 @@ class Framework(NamedTuple):
     also: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     parts: Mapping[str, str] = {}
     besides: Sequence[str] = ()
+    named: Sequence[str] = ()
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()
     builds: Mapping[str, Any] = {}
@@ -166,7 +168,7 @@ def load_framework(name: str) -> Framework:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})
     base = load_framework(like)
     rows = (*rules.pick_inherited(base.rows, own), *own)
-    for key in ("also", "besides"):  # its own first
+    for key in ("also", "besides", "named"):  # its own first
         said[key] = [*said.get(key, ()), *getattr(base, key)]
     for key in ("defaults", "renamed", "refused"):
         said[key] = {**getattr(base, key), **said.get(key, {})}

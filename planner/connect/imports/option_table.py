@@ -124,6 +124,7 @@ def _make_table(known: Framework) -> OptionTable:
         version=known.version,
         defaults=known.defaults,
         harmless={"": tuple(f"(?:{one}).*" for one in known.besides)},
+        named={"": tuple(f"(?:{one}).*" for one in known.named)},
         refused={"": by_key.pop(None, ())},
         settable={str(key): patterns for key, patterns in by_key.items()},
     )
