@@ -75,13 +75,13 @@ BY_RUN = --markdown docs/accuracy/runs.md
 MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl --stacks $(DATA)/publications.yaml \
 	$(foreach name,adapters fms reports torchtitan,--runs $(DATA)/memory_$(name).jsonl)
 accuracy:
-	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \
-		--held-out $(DATA)/largest_runs.jsonl --held-out $(DATA)/serving_runs.jsonl $(PAGE) \
-		--bands presets/efficiency/bands.yaml
+	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl $(PAGE) --bands presets/efficiency/bands.yaml \
+		$(foreach name,held_out largest_runs serving_runs untried_2026-11 runs_2026-11,--held-out $(DATA)/$(name).jsonl)
 	python -m benchmarks.memory_accuracy $(MEMORY) --bands presets/efficiency/memory.yaml
 	python -m benchmarks.memory_accuracy $(MEMORY) $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/runs.jsonl $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out sources"
+	python -m benchmarks.time_accuracy --runs $(DATA)/untried_2026-11.jsonl $(PAGE) --name "untried sources"
 	python -m benchmarks.time_totals --runs $(DATA)/largest_runs.jsonl $(BY_RUN)
 	python -m benchmarks.time_totals --runs $(DATA)/held_out.jsonl $(BY_RUN) --name "held-out runs"
 	python -m benchmarks.serving_accuracy $(BY_RUN)

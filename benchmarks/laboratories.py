@@ -45,7 +45,7 @@ def outcomes(runs: Sequence[fit.Run], own: int, draws: int) -> list[Outcome]:
         for run in others:
             said = run.evaluation.case.settings
             what = bands.workload(said)
-            shipped = bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
+            shipped = bands.find_time_band(what, said)
             published = float(shipped.low), float(shipped.high)
             band = ours.get((what, said["time.scale"])) or ours.get((what, "nodes"))
             ends = published, (band.low, band.high) if band else published

@@ -51,6 +51,8 @@ SPEED = (
     "time.latency_seconds",
     "time.decode_seconds",
 )
+#: What says, besides the workload, of which kind a run is.
+KIND = dict(zip(("architecture", "software"), bands.PAIR, strict=True))
 #: Values of a source that its own median may be taken of.
 FEWEST_OF_AN_OFFSET = 3
 
@@ -304,7 +306,7 @@ def _compared(row: Row, plans: Plans, more: Callable[[Evaluation], Record]) -> R
         "expected": row.value,
         "predicted": middle,
         "workload": bands.workload(found[0].case.settings),
-        "architecture": found[0].case.settings.get("cluster.accelerator.architecture"),
+        **{k: found[0].case.settings.get(key) for k, key in KIND.items()},
         **more(found[-1]),
     }
     if not math.isnan(row.value):

@@ -2,19 +2,18 @@
 
     python -m benchmarks.time_bands --runs FILE [--held-out FILE] [--bands FILE]
 
-A kind of run is what ran (dense, experts, lora, inference) on a generation of accelerators; those
-that no constant was calibrated on are one kind together. Each gives one interval by the rule of
+A kind of run is what ran (dense, experts, lora, inference) on a generation of accelerators under
+whose kernels; of serving all are one kind. Each gives one interval by the rule of
 ``benchmarks.spread``: scatter within sources, and between those that no constant was fitted to
-(``--held-out``; all of serving). ``--bands`` writes the document of intervals,
- ``--markdown`` rewrites how many runs of each source lie in the interval that all
-sources but their own give (docs/accuracy.md).
+(``--held-out``; all of serving). ``--bands`` writes the document of intervals, ``--markdown``
+rewrites how many runs of each source lie in the interval that all sources but their own give
+(docs/accuracy.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -22,8 +21,6 @@ from typing import NamedTuple
 from benchmarks import spread, tables
 from benchmarks.spread import Kind
 from benchmarks.time_accuracy import Record, compare
-from planner.base import resources
-from planner.documents import source
 from planner.plans.error_bands import DENSE, EXPERTS, INFERENCE, LORA, PATCHES, REST
 
 MARK = "coverage"
@@ -42,32 +39,15 @@ def evidence(fitted: Sequence[Record], held_out: Sequence[Record] = ()) -> Evide
     found: dict[Kind, dict[str, list[float]]] = {}
     for record in tables.judged([*fitted, *held_out]):
         family = record["workload"]
-        kind = (family, REST if family == INFERENCE else generation(record["architecture"]))
-        groups = found.setdefault(kind, {})
+        pair = f"{record['architecture']}, {record['software']}"
+        groups = found.setdefault((family, REST if family == INFERENCE else pair), {})
         groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
     return Evidence(found, frozenset(record["source"] for record in fitted))
 
 
-@cache
-def calibrated() -> frozenset[str]:
-    """Generations of which an accelerator has shares of its own."""
-    folder = resources.folder("presets") / "accelerators"
-    files = [source.load(path, kind="accelerator").data for path in sorted(folder.glob("*.yaml"))]
-    return frozenset(
-        str(data["architecture"])
-        for data in files
-        if any(key.startswith("matmul") for key in data.get("efficiency") or ())
-    )
-
-
-def generation(architecture: str) -> str:
-    """The generation of a run, of those with shares of their own."""
-    return architecture if architecture in calibrated() else REST
-
-
 #: Of these there are published runs; of the rest the least certain of dense models stand for them.
 WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
-#: A plan of any family is held against runs on no generation in particular where none is of its.
+#: A plan of any family is held against runs of no kind in particular where none is of its.
 ASKED = [(workload, REST) for workload in WORKLOADS]
 
 
@@ -80,18 +60,17 @@ def document(found: Evidence) -> str:
         "# its logarithm within one source. Written by benchmarks.time_bands.",
         "kinds:",
     ]
-    for (workload, architecture), band in sorted(shipped.items()):
+    for (workload, kind), band in sorted(shipped.items()):
+        pair = kind.replace(", ", ", software: ")
         lines.append(
-            f"  - {{workload: {workload}, architecture: {architecture}, low: {band.low:.2f}, "
+            f"  - {{workload: {workload}, architecture: {pair}, low: {band.low:.2f}, "
             f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}, "
             f"within: {band.within:.3f}}}"
         )
-    widest = max(
-        (band for (what, _), band in shipped.items() if what == DENSE), key=lambda b: b.high
-    )
+    band = shipped[DENSE, REST]
     lines.append(
-        f"  - {{workload: {PATCHES}, architecture: {REST}, low: {widest.low:.2f}, "
-        f"high: {widest.high:.2f}, rows: 0, sources: 0, within: {widest.within:.3f}}}"
+        f"  - {{workload: {PATCHES}, architecture: {REST}, low: {band.low:.2f}, "
+        f"high: {band.high:.2f}, rows: 0, sources: 0, within: {band.within:.3f}}}"
     )
     return "\n".join(lines) + "\n"
 

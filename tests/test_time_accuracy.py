@@ -72,8 +72,9 @@ def evidence(
     held_out: list[dict[str, Any]],
     largest: tuple[list[measured.Row], list[dict[str, Any]]],
 ) -> time_bands.Evidence:
-    serving = time_accuracy.compare(DATA / "serving_runs.jsonl")
-    return time_bands.evidence(records, [*held_out, *largest[1], *serving])
+    names = ("serving_runs", "untried_2026-11", "runs_2026-11")
+    further = time_accuracy.compare(*(DATA / f"{name}.jsonl" for name in names))
+    return time_bands.evidence(records, [*held_out, *largest[1], *further])
 
 
 @pytest.mark.parametrize("source", BOUNDS)
@@ -199,7 +200,7 @@ def test_intervals_hold_where_a_source_was_left_out(evidence: time_bands.Evidenc
     ):
         families.setdefault(family, []).append(inside)
     assert len(families["dense"]) >= 30 and len(families["experts"]) >= 5
-    for name in ("dense", "experts"):
+    for name in ("dense", "experts", "lora"):
         assert fmean(fmean(inside) for inside in families[name]) >= 0.85
 
 
@@ -275,11 +276,13 @@ def test_no_interval_crosses_physics(model: str, sequence: int, accelerator: str
 
 
 def test_kinds_without_runs_say_so_and_are_wider() -> None:
-    dense = bands.find_time_band("dense", "hopper")
-    unknown = bands.find_time_band("dense", "an accelerator of next year")
+    pair = dict(zip(bands.PAIR, ("hopper", "megatron"), strict=True))
+    dense, lora = (bands.find_time_band(what, pair) for what in ("dense", "lora"))
     assert dense.rows > 100 and dense.sources >= 5
-    assert "without calibrated rates" in unknown.kind and unknown.sources >= 5
-    lora, dense = bands.find_time_band("lora", "hopper"), bands.find_time_band("dense", "hopper")
+    for key in bands.PAIR:
+        unknown = bands.find_time_band("dense", {**pair, key: "one of next year"})
+        assert unknown.kind.endswith("other accelerators or software") and unknown.rows == 0
+        assert unknown.high - unknown.low > dense.high - dense.low
     assert lora.rows < 20 and lora.high - lora.low > dense.high - dense.low
     plan = planner.load("presets/llama70b_h100x1024.yaml", set={"time.mfu": "null"})
     evaluation = plan.evaluate().evaluation

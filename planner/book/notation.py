@@ -507,6 +507,11 @@ k_ew = excess(
     "elementwise",
 )
 n_la = efficiency("n_la", "kernels that the host launches for one layer and pass", "launches")
+n_one = efficiency(
+    "n_one",
+    "kernels that the host launches for one expert and pass, where experts run one by one",
+    "expert_launches",
+)
 t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
 # What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
 k_128 = excess(

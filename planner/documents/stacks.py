@@ -164,14 +164,23 @@ def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
     """
     if any(get(key) is not None for key in SOFTWARE):
         return None
-    devices = get("cluster.devices")
+    devices, month = get("cluster.devices"), get("training.kernels")
     rows: Sequence[Mapping[str, Any]] = resources.load_preset("practice/stacks")
-    for row in rows:
+    for row in rows if month is None else _iter_dated(rows, month):
         size = row.get("devices", 1) <= devices < row.get("below", devices + 1)
         fits = size and _matches(row.get("where", {}), get)
         if fits and not any(iter_faults(row["stack"], get)):
             return row
     return None
+
+
+def _iter_dated(rows: Sequence[Mapping[str, Any]], month: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows whose stack existed in a month, with the releases until then."""
+    for row in rows:
+        name, _, newest = row["stack"].partition("@")
+        if load_stack(name)["releases"][0]["since"] <= month:
+            then = min(newest, month)
+            yield {**row, "stack": f"{name}@{then}", "date": min(row["date"], then)}
 
 
 def set_stack(root: Node, row: Mapping[str, Any]) -> Node:

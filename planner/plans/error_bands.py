@@ -1,10 +1,10 @@
 """How far predictions have been off: the interval of an estimated quantity, from published runs.
 
-presets/efficiency/bands.yaml holds, for each kind of run (what runs, and the generation of the
-accelerator), how measured times compare with predicted ones: the 5th and the 95th percentile of a
-run at a place that nobody measured, which adds the scatter between laboratories to that within
-one; written by ``python -m benchmarks.time_bands``. A kind without published runs is held against
-all, and is wider.
+presets/efficiency/bands.yaml holds, for each kind of run (what runs, the generation of the
+accelerator, and whose kernels), how measured times compare with predicted ones: the 5th and the
+95th percentile of a run at a place that nobody measured, which adds the scatter between
+laboratories to that within one; written by ``python -m benchmarks.time_bands``. A kind without
+published runs is as wide as kinds of its workload lie apart.
 
 presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak or
 cache, the process as the driver shows it) and what runs (all weights, experts, adapters, bytes on
@@ -42,7 +42,7 @@ HELD = {
     "experts": "mixtures of experts",
     "all": "training of all weights",
 }
-#: Stands for all accelerators without calibrated constants, and for inference in memory.
+#: Stands for kinds without published runs, and for inference in memory.
 REST = "other"
 
 
@@ -148,26 +148,34 @@ def workload(settings: Mapping[str, Any]) -> str:
     return EXPERTS if settings.get("experts") else DENSE
 
 
+#: What decides, besides the workload, which published runs a plan is like.
+PAIR = ("cluster.accelerator.architecture", "training.implementation")
+
+
+def row(what: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the error band of a workload for the architecture and the software of a plan, or the
+    one of pairs that have no published runs."""
+    return _find_row(what, *(settings.get(key) for key in PAIR))
+
+
 @cache
-def row(what: str, architecture: str | None) -> Mapping[str, Any]:
-    """Return the error band of a workload on an architecture, or on accelerators without calibrated
-    constants where it has none."""
+def _find_row(what: str, architecture: str | None, software: str | None) -> Mapping[str, Any]:
+    """Return the error band of a workload on an architecture under some software."""
     listed: tuple[Mapping[str, Any], ...] = tuple(
         resources.load_preset("efficiency/bands")["kinds"]
     )
-    rows = {(row["workload"], row["architecture"]): row for row in listed}
-    return rows.get((what, architecture)) or rows[what, REST]
+    rows = {(row["workload"], row["architecture"], row.get("software")): row for row in listed}
+    return rows.get((what, architecture, software)) or rows[what, REST, None]
 
 
-@cache
-def find_time_band(what: str, architecture: str | None) -> Basis:
-    """Return the interval of times of a workload on an architecture."""
-    found = row(what, architecture)
-    known, of = found["architecture"] == architecture, TITLES[what]
-    if known and architecture != REST:
-        of = f"{of} on {architecture}"
+def find_time_band(what: str, settings: Mapping[str, Any]) -> Basis:
+    """Return the interval of times of a workload on the architecture of a plan under its
+    software."""
+    found, of = row(what, settings), TITLES[what]
+    if "software" in found:
+        of = f"{of} on {found['architecture']}, {found['software']}"
     elif what not in (INFERENCE, PATCHES):
-        of = f"{of} on accelerators without calibrated rates"
+        of = f"{of} on other accelerators or software"
     return _build_basis(found, of)
 
 

@@ -163,8 +163,9 @@ def _set_efficiency(draft: Draft, accelerator: Mapping[str, Any]) -> None:
 
     for key, (_, fact, times, why) in find_efficiency(draft).items():
         draft.default(f"time.efficiency.{key}", _parse_fact(fact) * times, _name_source(fact) + why)
-    launches = _parse_fact({"value": kernels["launches"]})
-    draft.default("time.efficiency.launches", launches, "of the implementation")
+    for key in ("launches", "expert_launches"):
+        launches = _parse_fact({"value": kernels[key]})
+        draft.default(f"time.efficiency.{key}", launches, "of the implementation")
     dispatcher = facts["dispatchers"].get(draft.get("parallelism.dispatcher"), {})
     serving = _find_engine(draft) if draft.get("training.mode") == "inference" else {}
     for key, otherwise in {**facts["assumed"], **dispatcher, **serving}.items():

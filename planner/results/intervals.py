@@ -160,7 +160,4 @@ def find_basis(base: str, settings: Mapping[str, Any]) -> error_bands.Basis | No
     if settings.get("time.assumed", True):
         return None
     what = error_bands.workload(settings)
-    architecture = settings.get("cluster.accelerator.architecture")
-    return error_bands.find_own_band(what, settings) or error_bands.find_time_band(
-        what, architecture
-    )
+    return error_bands.find_own_band(what, settings) or error_bands.find_time_band(what, settings)

@@ -432,7 +432,8 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
     result = evaluate(plan, {"time.mfu": "null"})
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
-    found = bands.find_time_band("experts" if "mixtral" in plan else "dense", "hopper")
+    what = "experts" if "mixtral" in plan else "dense"
+    found = bands.find_time_band(what, result.evaluation.case.settings)
     markdown, html = to_markdown(result), " ".join(Page(to_html(result)).words)
     text = render.render_text(result, colour=False)
     for report in (markdown, html, text):

@@ -433,9 +433,10 @@ GROUPED_LINEAR = (
 #: Products with a bias, whose rows are added up expert by expert.
 _biased = Sum(E / e, "product", bias=True, split="experts")
 expert_launches.by(GROUPED_LINEAR, expert_kernels="loop").equals(
-    1 + 2 * E / e + _biased,
-    "The activation; for each expert two products in a pass (two forward, four backward), and what "
-    "adds biases.",
+    1 + n_one * E / e + _biased,
+    "What runs once for all, the activation or the search for experts that have tokens; for each "
+    "expert two products in a pass (two forward, four backward), or all that Python runs for its "
+    "module; and what adds biases.",
 )
 expert_launches.by("PyTorch, torch._grouped_mm", expert_kernels="grouped").equals(
     3, "Two grouped products and the activation, however many experts there are."

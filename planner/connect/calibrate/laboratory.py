@@ -221,9 +221,7 @@ def list_rates(runs: Sequence[Run]) -> list[Rate]:
 def find_scatter(evaluation: Evaluation) -> RunScatter:
     """Find how published runs of the kind of a run lie around their predictions."""
     settings = evaluation.case.settings
-    row = error_bands.row(
-        error_bands.workload(settings), settings.get("cluster.accelerator.architecture")
-    )
+    row = error_bands.row(error_bands.workload(settings), settings)
     low, high, within = (float(row[key]) for key in ("low", "high", "within"))
     freedom = PRIOR + max(row["sources"] - 1, 0)
     whole = (math.log1p(high) - math.log1p(low)) / 2 / find_quantile(1 - SHARE, freedom)
@@ -245,7 +243,7 @@ def derive_bands(
         found.setdefault((error_bands.workload(said), said["time.scale"]), []).append(place)
     for (what, scale), places in sorted(found.items()):
         kind, said = kinds[places[0]], settings[places[0]]
-        shipped = error_bands.find_time_band(what, said.get("cluster.accelerator.architecture"))
+        shipped = error_bands.find_time_band(what, said)
         published = float(shipped.low), float(shipped.high)
         size = math.sqrt(float(fit.open[places].mean()))
         reach = find_quantile(1 - SHARE, kind.freedom + fit.layouts) * size
