@@ -275,6 +275,7 @@ gamma = formula_input(
     neutral=1,
 )
 n_lc = symbol("n_lc", "chunks of the loss", "training.loss_chunks")
+P_tea = symbol("P_tea", "parameters of the teacher", unit="parameters")
 n_read = symbol("n_read", "forward passes without a backward pass", "training.read_passes")
 M_oth = bytes_of("M_oth", "further memory", "memory.other")
 

@@ -75,8 +75,9 @@ def build(plan: Plan) -> Case:
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"]), "rung": ()}
-    settings["rl"], settings["rl.overlapped"] = bool(plan.others), bool(plan.get("rl.staleness"))
-    if plan.others:
+    settings["rl"], settings["teacher"] = ("engine" in plan.others, "teacher" in plan.others)
+    settings["rl.overlapped"] = bool(plan.get("rl.staleness"))
+    if settings["rl"]:
         own, axes["rung"] = rollout.bind_rollout(plan, build)
         bindings |= own
     axes["collective"] = ()  # but for the one that is asked about
@@ -96,7 +97,10 @@ def build(plan: Plan) -> Case:
         axes["product"] = matmuls.list_matmuls(axes["component"])
         axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])
         axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
-    return Case(bindings, settings, axes, pair_values, kinds, plan.book)
+    case = Case(bindings, settings, axes, pair_values, kinds, plan.book)
+    if settings["teacher"]:
+        bindings |= rollout.bind_teacher(Evaluation(case), Evaluation(build(plan.others["teacher"])))
+    return case
 
 
 def _find_wide_stream(plan: Plan) -> str:

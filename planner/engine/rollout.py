@@ -206,6 +206,17 @@ def _yield_rungs(
         )
 
 
+def bind_teacher(student: Evaluation, teacher: Evaluation) -> dict[Symbol, Any]:
+    """Return the parameters of a teacher, and its forward pass as so many of the student's."""
+    flops, read = "compute.forward_flops_per_token", student.case.bindings[notation.n_read]
+    try:
+        passes = read and Fraction(teacher.value(flops)) / student.value(flops)
+        size = teacher.value("parameters.total")
+        return {notation.n_read: passes, notation.P_tea: size}
+    except Absent as absent:
+        return dict.fromkeys((notation.n_read, notation.P_tea), absent)
+
+
 def _bind_roles(plan: Plan, build: Callable[[Plan], Case]) -> dict[Symbol, Any]:
     """Return times and states of critic and reward model, by symbol; 0 where there is none."""
     states = ("memory.weights", "memory.gradients", "memory.optimizer")

@@ -166,6 +166,7 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
         "loss": settings["training.loss"],
+        "distilled": settings["teacher"],
         "shifted": settings["training.shifted_logits"],
         "casts_logits": settings["casts_logits"],
         "recompute": settings["training.recompute"],

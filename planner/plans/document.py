@@ -139,7 +139,8 @@ class Plan:
         searched: what the search that chose its layout kept.
         invalid: why the layout that the document gives is not valid.
         book: with the quantities that the document defines.
-        others: the plans that go with that of a trainer in reinforcement learning, by role.
+        others: the plans that go with that of a trainer in reinforcement learning, by role; or the
+            teacher's.
     """
 
     name: str

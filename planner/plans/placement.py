@@ -13,11 +13,12 @@ STEP, OPTIMIZER = "training.optimizer_step", "training.offload.optimizer"
 PAGES = "training.optimizer_paged"
 PARAMETERS, GRADIENTS = "training.offload.parameters", "training.offload.gradients"
 OBJECTIVE, REFERENCE = "training.objective", "training.reference"
+TEACHER = "training.teacher"
 READ = "training.read_passes"
 #: Objectives that compare with a reference model: passes of a micro-batch that are only read, where
 #: the model is asked in the step, and where its log-probabilities are there. TRL 1.9.0,
 #: trl/trainer/dpo_trainer.py and kto_trainer.py (_compute_kl_logps).
-READ_PASSES = {"dpo": (1, 0), "kto": (3, 1)}
+READ_PASSES = {"dpo": (1, 0), "kto": (3, 1), "distill": (1, 0)}
 #: The value of ``STEP`` that uses each gradient at once, so that a step is one micro-batch.
 IN_BACKWARD = "in-backward"
 
@@ -85,6 +86,11 @@ def fill_reference(draft: Draft) -> None:
     batch, given = training.get("global_batch"), training.get("reference")
     if objective in PAIRED and batch and batch % 2:
         draft.fault("training.global_batch", "a pair is two sequences", "an even number")
+    taught = training.get("teacher") is not None
+    if objective == "distill" and not taught:
+        draft.fault(OBJECTIVE, "distill needs a teacher", "training.teacher: a model beside it")
+    elif taught and objective != "distill":
+        draft.fault(TEACHER, f"{objective or 'pretrain'} has no teacher", "objective: distill")
     if objective not in READ_PASSES:
         if given is not None:
             wrong = f"{objective or 'pretrain'} compares with no reference model"
@@ -92,11 +98,15 @@ def fill_reference(draft: Draft) -> None:
         return
     if training["mode"] != "train":
         draft.fault(OBJECTIVE, "nothing is trained in inference", "mode: train")
-    held, other = ("base", "held") if adapters else ("held", "base")
+    own = adapters and objective != "distill"
+    held, other = ("base", "held") if own else ("held", "base")
     why = f"objective: {objective} with{'' if adapters else 'out'} training.lora"
     given = draft.default(REFERENCE, held, why)
     if given == other:
-        wrong = "the base of the adapters is the reference" if adapters else "there are no adapters"
+        wrong = "the base of the adapters is the reference" if own else "there are no adapters"
+        wrong = "a teacher is another model" if objective == "distill" else wrong
         draft.fault(REFERENCE, f"{given}: {wrong}", f"{held} or precomputed")
     asked, there = READ_PASSES[objective]
+    if objective == "distill":
+        why = "the teacher's, counted as so many of the student's"
     draft.default(READ, there if given == "precomputed" else asked, why)

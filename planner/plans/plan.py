@@ -144,11 +144,12 @@ def complete_plan(document: source.Document) -> Plan:
     name, defaults = draft.get("name"), draft.defaults
     derived = draft.derived
     made = Plan(name, document, draft.data, model, settings, derived, defaults, book=own)
-    return replace(made, others=_build_others(made)) if draft.get("rl") else made
+    several = draft.get("rl") or draft.get(placement.TEACHER)
+    return replace(made, others=_build_others(made)) if several else made
 
 
 def _build_others(plan: Plan) -> dict[str, Plan]:
-    """Build the plans of the other roles of reinforcement learning.
+    """Build the plans of the other roles of reinforcement learning, or of a teacher.
 
     Raises:
         PlanError: what is wrong with one of them, at the key of its role.
@@ -158,6 +159,10 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
         try:
             changes = {name: check_named(name, value) for name, value in changes.items()}
             found[role] = complete_plan(plan.document.change_keys(changes))
+            own, other = (one.get("model.vocab") for one in (plan, found[role]))
+            if role == "teacher" and None not in (own, other) and own != other:
+                wrong = f"a vocabulary of {other} entries; the student's has {own}"
+                raise PlanError(Fault(wrong, allowed="a model with the student's vocabulary"))
         except PlanError as error:
             place = plan.document.find_place(key.split("."))
             faults = [Fault(f"{role}: {one.message}", place, one.allowed) for one in error.faults]

@@ -264,8 +264,14 @@ def _pack_batch(draft: Draft, rl: dict[str, Any]) -> None:
 
 
 def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the other roles of a completed plan of reinforcement learning, each with its key and
-    the changes of the document that make it a plan of its own."""
+    """Yield the other roles of a completed plan of reinforcement learning, or its teacher, each
+    with its key and the changes of the document that make it a plan of its own."""
+    if (teacher := data["training"].get("teacher")) is not None:
+        training, layout = (copy_mappings(section) for section in _load_plain_sections())
+        training["sequence_length"] = data["training"].get("sequence_length")
+        own = {"training": training, "parallelism": layout, "cluster.devices": 1}
+        yield "teacher", "training.teacher", {"model": teacher, **own}
+        return
     rl = data["rl"]
     yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"], data["training"])
     alone = {"rl.algorithm": "grpo", "rl.critic": False, "rl.reward": "verifier"}

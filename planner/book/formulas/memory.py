@@ -186,21 +186,26 @@ fullest_phase = fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 
 
 def _from_size(
-    quantity: Quantity, title: str, whole: Any, divided: Any, each: Any, **when: Any
+    quantity: Quantity, title: str, whole: Any, divided: Any, each: Any, more: Any = 0, **when: Any
 ) -> None:
     """Declare the states of a model without a shape: an even share of all parameters, for the ZeRO
-    stages that keep it ``whole`` and those that shard it. With LoRA a shape is needed."""
+    stages that keep it ``whole`` and those that shard it; and ``more``. With LoRA a shape is
+    needed."""
     of_size = partial(quantity.by, ZERO, title=title, shape=False, lora=False, exact=False, **when)
     why = "An even share of the parameters"
-    of_size(zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
+    of_size(zero=whole).equals(each * parameters_total / (t * p) + more, f"{why}.")
     of_size(zero=divided).equals(
-        each * parameters_total * r / (t * p * data * c),
+        each * parameters_total * r / (t * p * data * c) + more,
         f"{why}, divided over the data-parallel devices too.",
     )
 
 
-for _reference, _each_weight in ((memory_states.NO_SECOND, k_w), ("held", k_w + k_ref)):
-    _from_size(weights, "weights on one device", (0, 1, 2), 3, _each_weight, reference=_reference)
+for _second, _each_weight, _more in (
+    ({"reference": memory_states.NO_SECOND}, k_w, 0),
+    ({"reference": "held", "teacher": False}, k_w + k_ref, 0),
+    ({"reference": "held", "teacher": True}, k_w, memory_states.teacher_weights),
+):
+    _from_size(weights, "weights on one device", (0, 1, 2), 3, _each_weight, _more, **_second)
 _from_size(gradients, "gradients on one device", (0, 1), (2, 3), k_g)
 _from_size(
     optimizer,

@@ -4,7 +4,7 @@ A weight is split first by tensor and expert parallelism (``parameters.device``)
 ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
 """
 
-from planner.book.formulas.layout import state_ranks, vocabulary
+from planner.book.formulas.layout import data, state_ranks, vocabulary
 from planner.book.formulas.parameters import component, parameters_total
 from planner.book.language import *
 
@@ -368,6 +368,26 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
     )
 
 
+teacher_weights = in_bytes(
+    "memory.weights.teacher",
+    "M_w,tea",
+    "weights of the teacher on one device",
+    exact=False,
+    reference="held",
+    teacher=True,
+)
+_even = (1 - f_w) * k_ref * P_tea / (t * p)
+_WHOLE = "accelerate 1.15.0, accelerator.py (prepare_model with evaluation_mode)"
+teacher_weights.by(TRL, zero=(0, 1, 2)).equals(
+    _even, "k_ref bytes for each weight, an even share of them on each stage and tensor rank."
+)
+teacher_weights.by(_WHOLE, zero=3, teacher_whole=True).equals(_even, "FSDP shards no teacher.")
+teacher_weights.by(
+    f"{TRL} (prepare_deepspeed); torchtune 0.6.1, knowledge_distillation_distributed.py",
+    zero=3,
+    teacher_whole=False,
+).equals(_even * r / (data * c), "Divided over the data-parallel devices too.")
+
 _AT_MOST_ONCE = "Each component as often as the stage holds it, a tied matrix at most once."
 #: Where no second model is held, by ``training.reference``.
 NO_SECOND = (None, "base", "precomputed")
@@ -375,9 +395,14 @@ weights_stage = _stage("weights", r"M_{w,\sigma}", "weights of one device of a s
 weights_stage.where(reference=NO_SECOND).equals(
     Sum(copies_on_stage * weights_component, "component"), _AT_MOST_ONCE
 )
-weights_stage.by(TRL, reference="held").equals(
+weights_stage.by(TRL, reference="held", teacher=False).equals(
     Sum(copies_on_stage * (weights_component + (1 - f_w) * held_reference), "component"),
     f"{_AT_MOST_ONCE[:-1]}; and those of the reference model, but for the share on the host.",
+)
+
+weights_stage.where(reference="held", teacher=True).equals(
+    Sum(copies_on_stage * weights_component, "component") + teacher_weights,
+    f"{_AT_MOST_ONCE[:-1]}; and those of the teacher.",
 )
 
 gradients_stage = _stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage").equals(
