@@ -532,7 +532,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
             _add_assumptions(said, "cluster.accelerator", "cluster.devices")
         if said.pop("each", None):  # tokens in proportion to a size that is asked for
             asked.append("compute-optimal")
-    _choose_model(said)
+    _choose_teacher(said)
     if "model" not in said:
         raise _ask_for("model")
     _assume_devices(said, asked, bool(spent or trained & said.keys()))
@@ -736,6 +736,25 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
         elif many != least.value or several:
             why = ASSUMED + without["why"]
             said["cluster.devices"] = least._replace(value=many, why=why)
+
+
+def _choose_teacher(said: dict[str, Said]) -> None:
+    """Choose the teacher that a size means, of the student's family; and the family of a student
+    of which only the size is given, which is the teacher's."""
+    size, family = said.pop("teacher size", None), said.pop("teacher family", None)
+    teacher = _choose_member(family, size, False) if family else said.get("training.teacher")
+    if family and teacher:
+        said["training.teacher"] = teacher
+    if teacher and "size" in said and not {"model", "family"} & {*said}:
+        said["family"] = teacher._replace(value=teacher.value.split("-")[0])
+    _choose_model(said)
+    if size and not teacher and "model" in said:
+        own = said["model"].value if isinstance(said["model"].value, str) else ""
+        family = size._replace(value=own.split("-")[0])
+        known = family.value in _list_families()
+        if (teacher := _choose_member(family, size, False) if known else None) is None:
+            raise _ask_for("teacher", size.place, size.value)
+        said["training.teacher"] = teacher._replace(why=f"{ASSUMED}of the student's family")
 
 
 def _choose_model(said: dict[str, Said]) -> None:

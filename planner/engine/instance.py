@@ -99,7 +99,9 @@ def build(plan: Plan) -> Case:
         axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
     case = Case(bindings, settings, axes, pair_values, kinds, plan.book)
     if settings["teacher"]:
-        bindings |= rollout.bind_teacher(Evaluation(case), Evaluation(build(plan.others["teacher"])))
+        bindings |= rollout.bind_teacher(
+            Evaluation(case), Evaluation(build(plan.others["teacher"]))
+        )
     return case
 
 

@@ -267,10 +267,9 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     """Yield the other roles of a completed plan of reinforcement learning, or its teacher, each
     with its key and the changes of the document that make it a plan of its own."""
     if (teacher := data["training"].get("teacher")) is not None:
-        training, layout = (copy_mappings(section) for section in _load_plain_sections())
-        training["sequence_length"] = data["training"].get("sequence_length")
-        own = {"training": training, "parallelism": layout, "cluster.devices": 1}
-        yield "teacher", "training.teacher", {"model": teacher, **own}
+        own = {name: copy_mappings(one) for name, one in _load_plain_sections().items()}
+        own["training"]["sequence_length"] = data["training"].get("sequence_length")
+        yield "teacher", "training.teacher", {"model": teacher, **own, "cluster.devices": 1}
         return
     rl = data["rl"]
     yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"], data["training"])
@@ -298,7 +297,8 @@ def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any])
         rollout: the section of the engine.
         trainer: the section ``training``, which dates the software of both.
     """
-    training, layout = (copy_mappings(section) for section in _load_plain_sections())
+    plain = _load_plain_sections()
+    training, layout = (copy_mappings(plain[name]) for name in ("training", "parallelism"))
     training |= {"mode": "inference", "precision": rollout["precision"]}
     training |= {"engine": rollout["engine"], "kernels": trainer.get("kernels")}
     if rollout["precision"] == "fp8":  # engines keep the weights themselves in 8 bit
@@ -313,8 +313,8 @@ def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any])
 
 
 @cache
-def _load_plain_sections() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the sections ``training`` and ``parallelism`` of a plan that states nothing there."""
+def _load_plain_sections() -> Mapping[str, Mapping[str, Any]]:
+    """Return the sections of a plan that states nothing there."""
     plain = {"model": {"parameters": 1}, "cluster": {"devices": 1, "accelerator": "h100-sxm-80gb"}}
     data = schema.validate(source.load({**plain, "training": {}}, kind="plan"), "plan").data
-    return data["training"], data["parallelism"]
+    return {name: data.get(name) or {} for name in ("training", "parallelism", "memory")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import planner
 
 SMALL: dict[str, Any] = {
@@ -36,6 +38,44 @@ def test_a_reward_model_has_one_output_in_place_of_the_vocabulary() -> None:
 def test_an_embedding_model_is_a_reward_model_without_its_output() -> None:
     rewards, vectors = evaluate(objective="reward"), evaluate(objective="embed")
     assert rewards["parameters.total"].value - vectors["parameters.total"].value == 64
+
+
+@pytest.mark.parametrize(
+    ("implementation", "kept", "passing"), [("pytorch", 9, 4), ("transformers", 32, 24)]
+)
+def test_distillation_keeps_the_logits_of_both(
+    implementation: str, kept: int, passing: int
+) -> None:
+    """Storages alive while PyTorch 2.14.1 runs torchtune 0.6.1's ForwardKLLoss beside the loss of
+    the labels (13 bytes a logit kept, 25 at the peak, in bf16), and TRL 1.16.0's
+    generalized_jsd_loss (36 and 68), less what the loss of the labels alone takes (4 and 12)."""
+    of = {"implementation": implementation, "precision": "bf16-pure", "loss": "full"}
+    small = {"model": {**SMALL["model"], "vocab": 50_257}}
+    alone, taught = (
+        planner.load({**SMALL, **small}, {f"training.{k}": v for k, v in keys.items()}).evaluate()
+        for keys in (of, {**of, "objective": "distill", "teacher": "gpt2-small"})
+    )
+    for name, each in (("activations", kept), ("buffers", passing)):
+        more = taught[f"memory.{name}"].value - alone[f"memory.{name}"].value
+        assert more == each * 128 * 50_257
+    teacher = planner.load({**SMALL, "model": "gpt2-small"}, {"training.recompute": "none"})
+    read = teacher.evaluate()
+    executed = "compute.executed_flops_per_token"
+    assert taught[executed].value - alone[executed].value == (
+        read["compute.forward_flops_per_token"].value
+    )
+    assert taught["memory.weights.teacher"].value == 2 * read["parameters.total"].value
+
+
+def test_a_teacher_is_sharded_unless_each_device_holds_it_whole() -> None:
+    """accelerate 1.15.0, prepare_model with evaluation_mode: FSDP shards no teacher."""
+    keys = {"cluster.devices": 4, "parallelism.zero": 3, "training.objective": "distill"}
+    keys |= {"model": "llama3.2-1b", "training.teacher": "llama3.1-8b"}
+    held = {}
+    for whole in (True, False):
+        plan = planner.load(SMALL, {**keys, "training.teacher_whole": whole})
+        held[whole] = plan.evaluate()["memory.weights.teacher"].value
+    assert held[True] == 4 * held[False]
 
 
 def test_adapters_of_a_reward_model_train_its_head_in_full() -> None:
