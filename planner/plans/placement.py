@@ -108,5 +108,6 @@ def fill_reference(draft: Draft) -> None:
         draft.fault(REFERENCE, f"{given}: {wrong}", f"{held} or precomputed")
     asked, there = READ_PASSES[objective]
     if objective == "distill":
+        draft.default("training.teacher_whole", False, "ZeRO-3 shards a teacher")
         why = "the teacher's, counted as so many of the student's"
     draft.default(READ, there if given == "precomputed" else asked, why)
