@@ -24,7 +24,7 @@ from planner.report import layout
 #: The addresses below /v1, and the tools of an assistant, by the commands that answer them.
 TOOLS = {
     **{"evaluate": "report", "solve": "solve", "search": "search"},
-    **{"explain": "explain", "diff": "diff"},
+    **{"explain": "explain", "diff": "diff", "explain-oom": "explain-oom"},
 }
 #: Further tools of an assistant.
 MORE = {
@@ -36,7 +36,6 @@ MORE = {
         "import",
         "export",
         "compare",
-        "explain-oom",
         "fit-table",
     )
 }

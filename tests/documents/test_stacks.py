@@ -37,6 +37,7 @@ def test_a_release_sets_keys_where_the_plan_does_not(name: str, release: dict) -
     given = {
         "training.lora": {"training.lora": {"rank": 8}},
         "model.moe": {"model": "mixtral-8x7b"},
+        "training.teacher": {"training.objective": "distill", "training.teacher": "llama3-70b"},
     }
     where: dict[str, object] = {}
     for key, values in release.get("where", {}).items():
