@@ -261,7 +261,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
     result = _find_answer(result)
     if {one.name for one in asked.answers} <= {"tokens-by-deadline"}:
-        names = quick.list_asked(text, "engine" in result.plan.others)
+        names = quick.list_asked(text, result.plan.reinforced)
         lead += [_format_asked(name, [result]) for name in names]
     assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
     lead += [f"Assumed: {assumed}"]
@@ -371,7 +371,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     ]
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
-    asked = quick.list_asked(texts[0], all("engine" in one.plan.others for one in results)) or usual
+    asked = quick.list_asked(texts[0], all(one.plan.reinforced for one in results)) or usual
     answers += [_format_asked(name, results, sides) for name in asked]
     return "\n".join([*answers, *lead, "", *found])
 

@@ -75,7 +75,7 @@ def build(plan: Plan) -> Case:
         "casts_logits": plan.get("training.bytes.logit") > plan.get("training.bytes.activation"),
     }
     axes: dict[str, Any] = {"phase": _list_phases(plan.settings["training.mode"]), "rung": ()}
-    settings["rl"], settings["teacher"] = ("engine" in plan.others, "teacher" in plan.others)
+    settings["rl"], settings["teacher"] = (plan.reinforced, "teacher" in plan.others)
     settings["rl.overlapped"] = bool(plan.get("rl.staleness"))
     if settings["rl"]:
         own, axes["rung"] = rollout.bind_rollout(plan, build)

@@ -158,6 +158,11 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"
 
+    @property
+    def reinforced(self) -> bool:
+        """Whether it is the trainer's of a plan of reinforcement learning."""
+        return "engine" in self.others
+
     def get(self, dotted: str) -> Any:
         """Return the value of a dotted key, None where it is not given."""
         return lookup(self.data, dotted)

@@ -173,7 +173,7 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
 def build_trainer(plan: Plan) -> Plan:
     """Build the plan of training alone out of one of reinforcement learning; another one is its
     own."""
-    if not plan.others:
+    if not plan.reinforced:
         return plan
     return complete_plan(plan.document.change_keys(reinforcement.list_trainer_changes(plan.data)))
 

@@ -96,7 +96,7 @@ def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
     if "unit" not in said and not kinds & {"integer", "number"}:
         raise PlanError(Fault(f"{key} is not a number, so it cannot be varied", None))
     # Reinforcement learning turns batch, length and devices into those of its trainer.
-    current = plan.document.get(key) if plan.others else None
+    current = plan.document.get(key) if plan.reinforced else None
     current = plan.get(key) if current is None else current
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
         raise PlanError(
@@ -272,9 +272,9 @@ def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:
     given = plan.document.data["training"]
     data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
     batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
-    if plan.others and key == "training.global_batch":
+    if plan.reinforced and key == "training.global_batch":
         return divisors(plan.get("rl.prompts") * plan.get("rl.samples"))
-    if key == "cluster.devices" and batch and not plan.others:
+    if key == "cluster.devices" and batch and not plan.reinforced:
         return tuple(_find_step(plan, key) * d for d in divisors(batch // micro))
     if key in ("training.micro_batch", "training.gradient_accumulation") and batch:
         return divisors(batch // data)

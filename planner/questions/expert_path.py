@@ -140,7 +140,7 @@ def find_expert_path(plan: Plan) -> ExpertPath:
     Raises:
         PlanError: a step of the plan cannot be predicted.
     """
-    if plan.model is None or plan.settings["training.mode"] != "train" or plan.others:
+    if plan.model is None or plan.settings["training.mode"] != "train" or plan.reinforced:
         place = plan.document.find_key_place(("model",))
         raise PlanError(
             Fault("advise compares training steps", place, "a model with its shape, mode train")

@@ -197,7 +197,7 @@ def yield_measures(plan: Plan, evaluation: Evaluation, target: str) -> Iterator[
         if more is None:
             continue
         # Of reinforcement learning the engine's plan is evaluated apart from these formulas.
-        if plan.others or any(entry.rounded for entry in together[key]):
+        if plan.reinforced or any(entry.rounded for entry in together[key]):
             less = change(key, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)

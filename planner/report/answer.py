@@ -299,7 +299,7 @@ class Overview(Record):
             idle = [f"; the {side} waits {thin(one.text())}" for side, one in sides if one.number]
             pieces = [("A step takes ", False), (thin(whole.text()), True)]
             return [*pieces, (f": {named}{''.join(idle)}. ", False)]
-        if result.plan.others:
+        if result.plan.reinforced:
             why = result.absent.get("rl.step_seconds", "")
             return [(f"The time of a step is unknown: {clean(why)}. ", False)]
         days, cost = result.get(DAYS), result.get(COST)

@@ -247,7 +247,7 @@ def _explain_basis(answer: Overview) -> list[str]:
 def _list_absent(result: Result) -> list[str]:
     """List quantities that lack an input; not those without a formula under the plan's choices, nor
     those of training if the plan serves."""
-    if result.plan.settings["training.mode"] == "inference" or "engine" in result.plan.others:
+    if result.plan.settings["training.mode"] == "inference" or result.plan.reinforced:
         return []
     reasons: dict[str, list[str]] = {}
     for quantity in (result[row.id] for row in KEY_FIGURES):

@@ -200,12 +200,13 @@ def _from_size(
     )
 
 
-for _second, _each_weight, _more in (
+_of_weights: dict[str, Any]
+for _of_weights, _each_weight, _more in (
     ({"reference": memory_states.NO_SECOND}, k_w, 0),
     ({"reference": "held", "teacher": False}, k_w + k_ref, 0),
-    ({"reference": "held", "teacher": True}, k_w, memory_states.teacher_weights),
+    ({"reference": "held", "teacher": True}, k_w, (1 - f_w) * memory_states.teacher_weights),
 ):
-    _from_size(weights, "weights on one device", (0, 1, 2), 3, _each_weight, _more, **_second)
+    _from_size(weights, "weights on one device", (0, 1, 2), 3, _each_weight, _more, **_of_weights)
 _from_size(gradients, "gradients on one device", (0, 1), (2, 3), k_g)
 _from_size(
     optimizer,
@@ -374,15 +375,21 @@ host = predicted(
     shape=True,
     mode="train",
 )
-for _reference, _more, _too in (
-    (memory_states.NO_SECOND, 0, ""),
-    ("held", f_w * memory_states.held_reference, " the reference model's too,"),
+_weights = Sum(copies_on_stage * _on_host, "component")
+_with_second = Sum(copies_on_stage * (_on_host + f_w * memory_states.held_reference), "component")
+for _of_weights, _held, _too in (
+    ({"reference": memory_states.NO_SECOND}, _weights, ""),
+    ({"reference": "held", "teacher": False}, _with_second, " the reference model's too,"),
+    (
+        {"reference": "held", "teacher": True},
+        _weights + f_w * memory_states.teacher_weights,
+        " the teacher's too,",
+    ),
 ):
-    host.where(reference=_reference).equals(
+    host.where(**_of_weights).equals(
         minimum(n, n_host)
         * Max(
-            Sum(copies_on_stage * (_on_host + _more), "component")
-            + f_off * memory_activations.of_layers,
+            _held + f_off * memory_activations.of_layers,
             "stage",
         ),
         f"Of each device of the node as much as of the fullest stage: weights,{_too} master "

@@ -371,12 +371,12 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
 teacher_weights = in_bytes(
     "memory.weights.teacher",
     "M_w,tea",
-    "weights of the teacher on one device",
+    "weights of the teacher that one device has, wherever",
     exact=False,
     reference="held",
     teacher=True,
 )
-_even = (1 - f_w) * k_ref * P_tea / (t * p)
+_even = k_ref * P_tea / (t * p)
 _WHOLE = "accelerate 1.15.0, accelerator.py (prepare_model with evaluation_mode)"
 teacher_weights.by(TRL, zero=(0, 1, 2)).equals(
     _even, "k_ref bytes for each weight, an even share of them on each stage and tensor rank."
@@ -401,8 +401,8 @@ weights_stage.by(TRL, reference="held", teacher=False).equals(
 )
 
 weights_stage.where(reference="held", teacher=True).equals(
-    Sum(copies_on_stage * weights_component, "component") + teacher_weights,
-    f"{_AT_MOST_ONCE[:-1]}; and those of the teacher.",
+    Sum(copies_on_stage * weights_component, "component") + (1 - f_w) * teacher_weights,
+    f"{_AT_MOST_ONCE[:-1]}; and those of the teacher, but for the share on the host.",
 )
 
 gradients_stage = _stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage").equals(

@@ -169,7 +169,7 @@ class Inquiry:
         if self.with_layout is not None and self.with_layout not in LAYOUTS:
             near = nearest(self.with_layout, LAYOUTS)
             raise PlanError(Fault(f"--with-layout {self.with_layout}", None, "own or auto", near))
-        if plan.others and (question or self.with_layout == "auto"):
+        if plan.reinforced and (question or self.with_layout == "auto"):
             wrong = f"{question or '--with-layout auto'} is of training alone, without a rollout"
             raise PlanError(Fault(wrong, None, "--vary KEY, or parallelism: auto in the plan"))
         if (question is None) == (vary is None):
@@ -272,7 +272,7 @@ def _is_free(plan: Plan, question: str | None, layout: str | None, family: str |
         return False  # a size alone is limited by bytes, whatever the layout
     if layout is not None:
         return layout == "auto"
-    if plan.others:
+    if plan.reinforced:
         return False
     # An assumed utilisation goes with the plan's own layout; each other one has its prediction.
     timed = question == "largest-model-by-deadline" and plan.settings["time.assumed"]
