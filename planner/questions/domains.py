@@ -225,7 +225,7 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     domain = make_list_domain("cluster.devices", "1", counts, current)
     if not is_open:
         return replace(
-            domain, step="whole or evenly cut nodes that batch, layers and heads divide over"
+            domain, step="whole nodes or even parts of one that batch, layers and heads divide over"
         )
 
     def change(count: Number) -> Mapping[str, Any]:

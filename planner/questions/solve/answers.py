@@ -79,6 +79,8 @@ def sentence(answer: Answer) -> str:
     between = bound_answer(answer)
     said, holds, fails, limit = _write_headline(answer, between), answer.holds, answer.fails, None
     costs = "".join(f"; {costs[:1].lower()}{costs[1:].rstrip('.')}" for costs in _costs(answer))
+    if answer.domain.key == "cluster.devices" and answer.domain.step:
+        costs += f"; counts tried: {answer.domain.step}"
     if answer.goal is None and holds is not None and fails is not None:
         limit = answer.binding
     if limit is None or holds is None or fails is None:
