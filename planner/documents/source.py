@@ -35,6 +35,8 @@ __all__ = [
 Path_ = tuple[str | int, ...]
 #: The end of the reason for a value that a search for a layout found.
 SEARCHED = " (parallelism: auto)"
+#: And that of a split of devices (``rl.rollout: auto``).
+SPLIT = " (rl.rollout: auto)"
 
 
 def lookup(data: Any, dotted: str) -> Any:
@@ -166,14 +168,33 @@ class Document:
                 yield path, node
 
 
-def expand_auto(root: Node, kind: str) -> Node:
-    """Expand ``parallelism: auto`` of a plan to the mapping that it abbreviates."""
-    layout = root.value.get("parallelism") if isinstance(root.value, dict) else None
-    if kind != "plan" or layout is None or layout.value != "auto":
+def expand_auto(root: Node, kind: str, path: Sequence[str] = ()) -> Node:
+    """Expand ``parallelism: auto`` of a plan, and ``rl.rollout: auto``, to the mappings that they
+    abbreviate.
+
+    Args:
+        root: a document, or a part of one.
+        kind: of the document; others than plans stay as they are.
+        path: leads to what may be abbreviated; by default to both.
+
+    Returns:
+        The document with the mappings.
+    """
+    if kind != "plan":
         return root
-    auto = replace(layout, value=True, text="true")
-    entries = {**root.value, "parallelism": replace(layout, value={"auto": auto}, text=None)}  # type: ignore[dict-item]
-    return replace(root, value=entries)
+    if not path:
+        return expand_auto(expand_auto(root, kind, ("parallelism",)), kind, ("rl", "rollout"))
+    inner = root.value.get(path[0]) if isinstance(root.value, dict) else None
+    if inner is None:
+        return root
+    if path[1:]:
+        found = expand_auto(inner, kind, path[1:])
+    elif inner.value == "auto":
+        auto = replace(inner, value=True, text="true")
+        found = replace(inner, value={"auto": auto}, text=None)
+    else:
+        return root
+    return replace(root, value={**root.value, path[0]: found})  # type: ignore[dict-item]
 
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")

@@ -309,7 +309,14 @@ def _load_efficiency(name: str) -> Mapping[str, Any]:
 
 
 def default_fact(draft: Draft, key: str, fact: Fact, unit: str = "s") -> None:
-    """Fill in a key that is not given with the value of a fact, and its source as the reason."""
+    """Fill in a key that is not given with the value of a fact, and its source as the reason.
+
+    Args:
+        draft: the plan being completed.
+        key: the dotted key.
+        fact: a row of presets/efficiency.
+        unit: of the key.
+    """
     draft.default(key, _parse_fact(fact, unit), _name_source(fact))
 
 

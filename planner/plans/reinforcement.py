@@ -250,6 +250,8 @@ def _pack_batch(draft: Draft, rl: dict[str, Any]) -> None:
         longest = response.find_longest(micro) if micro > 1 else response.mean
         mean = prompt.mean + longest
         why = "padded: each micro-batch to its longest response, on average"
+    if layout["virtual_pipeline"] > 1:  # whose schedule runs whole rounds of the pipeline
+        passes = -(-passes // layout["pipeline"]) * layout["pipeline"]
     rows = data * passes * micro
     tokens = mean * batch if packed else mean * rows
     multiple = 2 * layout["tensor"] * layout["context"] if inner > layout["pipeline"] else 1

@@ -85,9 +85,7 @@ def complete_document(document: Document) -> Plan:
     if document.data["training"]["mode"] == "rl":
         from planner.questions.search import split
 
-        document, why = split.add_engine_degree(document)
-        found = _complete_layout(document)
-        return replace(found, derived={**found.derived, **why})
+        return split.complete_rollout(document, _complete_layout)
     return _complete_layout(document)
 
 

@@ -17,7 +17,7 @@ from planner.base.display import clean, headline, thin
 from planner.base.numbers import GIB, choose_unit, exact_text, format_shares, scientific, trim_zeros
 from planner.base.sandbox import Record, computed_field
 from planner.documents import stacks
-from planner.documents.source import SEARCHED
+from planner.documents.source import SEARCHED, SPLIT
 from planner.engine.lower import SIZE_ONLY
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
@@ -297,6 +297,12 @@ class Overview(Record):
             waits = result["rl.trainer_idle_share"], result["rl.rollout_idle_share"]
             sides = zip(("trainer", "engine"), waits, strict=True)
             idle = [f"; the {side} waits {thin(one.text())}" for side, one in sides if one.number]
+            devices, balanced = (
+                result.plan.get("rl.rollout.devices"),
+                result.get("rl.balanced_devices"),
+            )
+            if idle and balanced and (best := round(balanced.number)) != devices:
+                idle.append(f"; {best} devices for the engine instead of {devices} balance them")
             pieces = [("A step takes ", False), (thin(whole.text()), True)]
             return [*pieces, (f": {named}{''.join(idle)}. ", False)]
         if result.plan.reinforced:
@@ -401,12 +407,14 @@ class Overview(Record):
 
     @computed_field
     def found(self) -> str:
-        """How the search chose the layout; empty if the plan has one."""
-        plan = self._result.plan
-        if plan.searched is None:
-            return ""
-        why = next((why for why in plan.derived.values() if why.endswith(SEARCHED)), "")
-        return clean(why.removesuffix(SEARCHED)) + self._explain_stack()
+        """How the search chose the layout, and the split of devices; empty if the plan has them."""
+        derived = dict.fromkeys(self._result.plan.derived.values())
+        split = "; ".join(clean(why.removesuffix(SPLIT)) for why in derived if why.endswith(SPLIT))
+        if self._result.plan.searched is None:
+            return split
+        why = next((why for why in derived if why.endswith(SEARCHED)), "")
+        layout = clean(why.removesuffix(SEARCHED)) + self._explain_stack()
+        return f"{layout}; split {split}" if split else layout
 
     @computed_field
     def published(self) -> str:

@@ -82,6 +82,26 @@ def test_a_layout_is_found_for_the_trainer() -> None:
     assert found["rl.step_seconds"].value < evaluate()["rl.step_seconds"].value
 
 
+def test_the_devices_that_balance_both_sides_leave_less_waiting() -> None:
+    sides = {"rl__placement": "split", "rl__staleness": 1, "rl__response_tokens": 2000}
+    sides |= {"rl__rollout__devices": 4, "parallelism__pipeline": 1}
+    uneven = evaluate(**sides)
+    many = round(uneven["rl.balanced_devices"].value)
+    even = evaluate(**{**sides, "rl__rollout__devices": many})
+    assert even["rl.idle_share"].value < uneven["rl.idle_share"].value / 2
+
+
+@pytest.mark.slow
+def test_the_split_that_is_found_is_as_fast_as_every_one_that_is_tried() -> None:
+    own = {"placement": "split", "staleness": 1, "rollout": "auto"}
+    found = planner.load({**PLAN, "parallelism": {}, "rl": {**PLAN["rl"], **own}}).evaluate()
+    assert found.plan.get("rl.rollout.devices") == 8
+    for devices in (2, 4, 8):
+        tried = {"rl__placement": "split", "rl__staleness": 1, "rl__rollout__devices": devices}
+        step = evaluate(**tried, parallelism__pipeline=1, rl__rollout__tensor=None)
+        assert found["rl.step_seconds"].value <= step["rl.step_seconds"].value * (1 + 1e-9)
+
+
 @pytest.mark.slow
 def test_a_study_has_the_numbers_of_each_plan_alone() -> None:
     axes = {"cluster.devices": [8, 16], "rl.samples": [16, 32]}

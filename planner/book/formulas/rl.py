@@ -167,6 +167,16 @@ idle.where(placement="split").equals(
     (n * trainer_idle + n_ro * engine_idle) / devices, "Both sides, by their devices."
 )
 
+balanced = of_rl(
+    "rl.balanced_devices",
+    "n_bal",
+    "devices of the engine at which neither side would wait",
+    source="definition",
+)
+balanced.where(placement="split", overlapped=True).equals(
+    devices * n_ro * (rollout + reward) / (n_ro * (rollout + reward) + n * (trainer + sync)),
+    "Both sides taken to be as much faster as they have more devices.",
+)
 staleness = of_rl(
     "rl.staleness",
     "x_off",

@@ -125,7 +125,7 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
     counted = describe_scope(found)
     if trained and (several := [*filter(None, (found.plain, *found.best))]):
         why = f"found: the shortest step of the fastest {len(several)} of the trainer's {counted}"
-        return _choose_step(document, several, kept), f"{why} (parallelism: auto)", kept
+        return _choose_step(document, several, kept), f"{why}{SEARCHED}", kept
     if found.plain is not None:
         how = "tight: none fits at the 95th percentile, this is" if found.tight else "found:"
         (fastest,) = found.best
