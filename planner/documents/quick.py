@@ -81,7 +81,8 @@ _BEFORE_DEVICE = re.compile(
 _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 #: A key with a value that is none of a plan, and a label such as `d20`.
 _ASSIGNED = re.compile(
-    r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+)"
+    r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+"
+    r"|[a-z]+(?:_[a-z]+)+[ :]+-?\d[\w.-]*)"
 )
 _LABEL = re.compile(r"_?(?!x\d)[a-z]+[-_]?\d[\w.]*")
 _BARE_NUMBER = r"\d[\d.,]*[kx]?"
@@ -1013,19 +1014,26 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
     if size := said.pop("size", None):  # what it leaves of the layers is the feed-forward's
         said["sized"] = size
         wanted = float(units.parse(size.value, "parameters"))
+        if "intermediate" in sizes:
+            several = {count: ends + blocks * (inner + count * wide) for count in (2, 3)}
+            matrices = min(several, key=lambda count: abs(several[count] - wanted))
+            whole = several[matrices]
         fills = round(((wanted - ends) / blocks - inner) / matrices / 64) * 64
-        if hidden <= fills <= 8 * hidden:
-            why = f"{why}; the feed-forward fills {size.value}"
-            wide = sizes.get("intermediate", fills)
+        if hidden <= fills <= 8 * hidden and "intermediate" not in sizes:
+            why, wide = f"{why}; the feed-forward fills {size.value}", fills
         elif _is_near(size.value, str(whole), limit="ratio"):
-            _add_note(said, size.place, f"{size.value}: not used beside layers and widths")
+            if not _is_near(size.value, str(whole)):
+                _add_note(said, size.place, f"{size.value}: not used beside layers and widths")
             del said["sized"]
         else:
             _take_as_tokens(said, said.pop("sized"), whole)
             size = None
     said.setdefault("sized", Said(exact_text(int(whole)), place))
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
-    model |= {"mlp": {"intermediate": wide}} | {k: v for k, v in sizes.items() if k == "vocab"}
+    mlp = {"intermediate": wide} | (
+        {} if bool(gated) == (matrices == 3) else {"gated": matrices == 3}
+    )
+    model |= {"mlp": mlp} | {k: v for k, v in sizes.items() if k == "vocab"}
     beside = f"{size.value} in " if size else ""
     model["name"] = f"{beside}{sizes['layers']} layers of {hidden} (shape: {name})"
     return Said(model, place, ASSUMED + why)
@@ -1781,7 +1789,9 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
         pieces.append(Piece(at, assigned.end(), {"ignored": True}, (1, 1, 1)))
     elif assigned:
         pieces.append(Piece(at, assigned.end(), None, (assigned.end() - at - 1, 0, 1)))
-    pieces += [Piece(at, end, None, (end - at, 0, 1)) for end in ends]
+    keys = (one for one in _ASSIGNED.finditer(text) if "_" in one[0])
+    key = next((one[0] for one in keys if one.start() <= at < one.end()), "")
+    pieces += [Piece(at, end, None, (max(end - at, len(key)), 0, 1)) for end in ends]
     return list({piece.end: piece for piece in reversed(pieces)}.values())[::-1]
 
 
