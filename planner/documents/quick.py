@@ -791,10 +791,8 @@ def _choose_model(said: dict[str, Said]) -> None:
         sizes = _find_sizes(said["model"].value)
         about = [_is_near(own, size.value, limit="ratio") for own in sizes[:1]]
         if not any((*about, *(_is_near(own, size.value) for own in sizes))):
-            if (
-                re.split(r"[-\d.]", said["model"].value)[0]
-                in _load_phrases()["other_families"].split()
-            ):
+            others = tuple(_load_phrases()["other_families"].split())
+            if str(said["model"].value).startswith(others):
                 raise _ask_for("second", size.place, size.value)
             _take_as_tokens(said, size, float(sizes[0]) if sizes else 0)
         elif not any(_is_near(own, size.value) for own in sizes):
