@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import READ_TRAINERS
-from planner.connect.imports import commands, launch, megatron
+from planner.connect.imports import commands, import_file, launch, megatron
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from tests.conftest import read_data
@@ -74,3 +75,21 @@ def test_a_hostile_script_is_one_fault_a_line(script: str, name: str) -> None:
         else:
             megatron.read_megatron(text, Place("run.sh"))
     assert all("\n" not in str(fault) and "\0" not in str(fault) for fault in error.value.faults)
+
+
+@pytest.mark.parametrize("row", read_data("primus"), ids=lambda row: row["source"])
+def test_a_configuration_of_primus_is_read_over_the_files_of_its_repository(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    for name, text in row["files"].items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    path = str(tmp_path / "examples/run.yaml")
+    if "refused" in row:
+        with pytest.raises(PlanError, match=row["refused"]):
+            import_file(path)
+        return
+    read = import_file(path, changes=["cluster.devices=8"])
+    plan = loading.load(read.document)
+    assert {key: plan.get(key) for key in row["read"]} == row["read"]
+    assert row["named"] in read.said

@@ -115,13 +115,14 @@ def import_file(
         kind = "plan" if "model" in made.document else "model"
         names = "the script's default", f"{made.script}.py"
         return _write_document(made.document, made.came_from, kind, names, made.said, place)
+    from planner.connect.imports import launch, primus, reinforcement
+
+    plan = plan or (source == "megatron" and primus.is_primus(text))
     if source == "megatron" and not plan:
         names = "Megatron-LM argument", "Megatron-LM arguments"
         return _write_document(
             megatron.read_megatron(text, place, changes), {}, "model", names, (), place
         )
-    from planner.connect.imports import launch, reinforcement
-
     if source in TABLED:
         found, plan = reinforcement.read_rl_trainer(text, source, place, changes), True
     elif source in READ_TRAINERS:
@@ -145,7 +146,7 @@ def _find_source(path: str) -> str:
     Raises:
         PlanError: a command whose program is not known.
     """
-    from planner.connect.imports import commands, reinforcement
+    from planner.connect.imports import commands, primus, reinforcement
 
     place, text = Place(path), path
     if files.is_file(path):
@@ -155,6 +156,8 @@ def _find_source(path: str) -> str:
     place = place if text is not path else ARGUMENTS
     if found := reinforcement.find_rl_trainer(text, place):
         return found
+    if primus.is_primus(text):
+        return "megatron"
     is_command = commands.is_command(text, place)
     return commands.find_framework(text, place) if is_command else "huggingface"
 

@@ -14,7 +14,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
-from planner.connect.imports import hf, megatron, python_file, trainers
+from planner.connect.imports import hf, megatron, primus, python_file, trainers
 from planner.connect.imports.commands import (
     TrainingCommand,
     is_command,
@@ -383,9 +383,13 @@ def _load_values(
     Returns:
         Values by key; fields of another framework also by the options that they stand for.
     """
-    if known.form == "flags":
-        command = read_command(text, place, variables)
+    run = primus.read_primus(text, place, variables) if primus.is_primus(text) else None
+    if known.form == "flags" and run is not None:
+        command = TrainingCommand(run.options, None, run.lines)
         found: Mapping[str, Any] = command.options
+    elif known.form == "flags":
+        command = read_command(text, place, variables)
+        found = command.options
     elif known.options and (changes := _parse_changes(text)):
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
@@ -394,6 +398,7 @@ def _load_values(
         found = _flatten_tree(_parse_yaml(text, place))
     said = LaunchValues(found)
     if known.form == "flags":
+        said |= megatron.find_vocabulary(found)
         said.devices, said.lines = command.devices, command.lines
     said.place, held = place, known.defaults
     fields.resolve_synonyms(said, known.also, FIRST)

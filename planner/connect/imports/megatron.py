@@ -16,6 +16,7 @@ from planner.connect.imports.families import ARGUMENTS, MEGATRON_ROWS, list_mode
 from planner.connect.imports.option_table import is_equal, load_options
 from planner.connect.imports.rules import read_traits
 from planner.connect.imports.tidy import drop_defaults
+from planner.documents import aliases, references
 
 #: Of what they say, what shapes no tensor; and of other options those that belong to the layout.
 DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
@@ -48,6 +49,22 @@ def find_model_options(fixed: Mapping[str, Any]) -> dict[str, str]:
         if key in fixed and key.startswith("model.") and isinstance(about, str):
             options[about] = str(fixed[key])
     return options
+
+
+def find_vocabulary(found: Mapping[str, Any]) -> dict[str, str]:
+    """Find the vocabulary of a tokenizer that is the page of a built-in model, where no option has
+    its size."""
+    page = str(found.get("tokenizer-model", ""))[:200]
+    if "/" not in page or not {"vocab-size", "padded-vocab-size"}.isdisjoint(found):
+        return {}
+    known = references.preset_names("model")
+    name = aliases.find_preset("model", page, known)
+    vocab = (
+        references.read_document(references.locate_file(name, "model")[0]).plain().get("vocab")
+        if name
+        else None
+    )
+    return {"vocab-size": str(vocab)} if vocab else {}
 
 
 def convert_options(

@@ -11,14 +11,13 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from pathlib import PurePosixPath
 from typing import Any
 
-from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TABLED
 from planner.connect.imports.arguments import collect_arguments
+from planner.connect.imports.bases import MOST_BASES, read_configuration
 from planner.connect.imports.commands import (
     count_launched,
     is_command,
@@ -37,7 +36,7 @@ from planner.plans.plan import build_plan
 #: What one configuration refers to in another, or in a key of its own.
 INTERPOLATION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,[^}]*)?\}")
 HYDRA_WORD = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-BASES, MOST_BASES, BASE_BYTES = "defaults", 8, 10_000_000
+BASES = "defaults"
 #: Keys of a plan that lengths are of, and their share of the cap where a file has no mean.
 LENGTHS, MEAN_SHARE = ("rl.prompt_tokens", "rl.response_tokens"), Fraction(1, 2)
 #: The devices that a command is started on, and the word that names its program, as options.
@@ -79,7 +78,7 @@ def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] =
     if is_command(text, place):
         given = own = dict(_read_words(text, table, variables, fixed, place))
     else:
-        merged, itself = _read_configuration(text, place)
+        merged, itself = read_configuration(text, place, BASES)
         given, own = dict(_flatten(merged)), dict(_flatten(itself))
     if "cluster.devices" in fixed:
         given[DEVICES] = fixed["cluster.devices"]
@@ -189,45 +188,6 @@ def _parse(value: Any, option: str) -> Any:
         return value if node is None else node.plain()
     except PlanError:
         return value
-
-
-def _read_configuration(
-    text: str, place: Place, depth: int = 0
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read a configuration over those that its ``defaults`` names, and by itself.
-
-    Raises:
-        PlanError: it is no mapping, or one of them is not there.
-    """
-    root = yaml_nodes.parse_yaml(text, place.file)
-    found = root.plain() if root is not None else None
-    if not isinstance(found, dict):
-        raise PlanError(Fault("not a configuration: not a mapping", place))
-    parents = found.pop(BASES, None) or []
-    if not isinstance(parents, str | list):
-        raise PlanError(Fault(f"{BASES} is no file and no list of files", place))
-    merged: dict[str, Any] = {}
-    for parent in [parents] if isinstance(parents, str) else parents:
-        path = str(PurePosixPath(place.file).parent / str(parent))
-        if depth >= MOST_BASES or not files.is_file(path):
-            fault = f"{BASES} names {one_line(str(parent))}, which is not there"
-            raise PlanError(
-                Fault(fault, place, "the file beside it, or the resolved configuration")
-            )
-        inner = Place(path)
-        text = files.read_text(path, BASE_BYTES, inner, "a configuration: text in UTF-8")
-        merged = _merge(merged, _read_configuration(text, inner, depth + 1)[0])
-    return _merge(merged, found), found
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge mappings in mappings; all else is replaced."""
-    merged = dict(base)
-    for key, value in over.items():
-        inner = merged.get(key)
-        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(inner, value) if both else value  # type: ignore[arg-type]
-    return merged
 
 
 def _flatten(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

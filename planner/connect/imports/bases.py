@@ -1,0 +1,63 @@
+"""Configurations in YAML that begin with those of other files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from planner.base import files
+from planner.base.display import one_line
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import yaml_nodes
+
+MOST_BASES, BASE_BYTES = 8, 10_000_000
+
+
+def read_configuration(
+    text: str, place: Place, key: str, depth: int = 0
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read a configuration over those that one of its keys names, and by itself.
+
+    Args:
+        text: the configuration.
+        place: the file; the others are beside it.
+        key: the key that names them.
+        depth: how many lead to it.
+
+    Raises:
+        PlanError: it is no mapping, or one of them is not there.
+    """
+    root = yaml_nodes.parse_yaml(text, place.file)
+    found = root.plain() if root is not None else None
+    if not isinstance(found, dict):
+        raise PlanError(Fault("not a configuration: not a mapping", place))
+    parents = found.pop(key, None) or []
+    if not isinstance(parents, str | list):
+        raise PlanError(Fault(f"{key} is no file and no list of files", place))
+    merged: dict[str, Any] = {}
+    for parent in [parents] if isinstance(parents, str) else parents:
+        path = str(PurePosixPath(place.file).parent / str(parent))
+        if depth >= MOST_BASES or not files.is_file(path):
+            fault = f"{key} names {one_line(str(parent))}, which is not there"
+            allowed = "the file beside it, or the resolved configuration"
+            raise PlanError(Fault(fault, place, allowed))
+        merged = merge_trees(merged, read_base(path, key, depth + 1))
+    return merge_trees(merged, found), found
+
+
+def read_base(path: str, key: str, depth: int = 1) -> dict[str, Any]:
+    """Read a file that a configuration begins with, as ``read_configuration``."""
+    inner = Place(path)
+    text = files.read_text(path, BASE_BYTES, inner, "a configuration: text in UTF-8")
+    return read_configuration(text, inner, key, depth)[0]
+
+
+def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge mappings in mappings; all else is replaced."""
+    merged = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge_trees(inner, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,138 @@
+"""Configurations of Primus that train with Megatron-LM, as options of Megatron-LM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from planner.base import files, resources
+from planner.base.display import one_line
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect.imports.bases import read_base, read_configuration
+from planner.connect.imports.option_table import is_equal, load_options
+from planner.documents import yaml_nodes
+
+MODULES = re.compile(r"^modules:\s*(#.*)?$", re.MULTILINE)
+#: What a variable of the environment stands for, with its default.
+ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
+BASES = "extends"
+MOST_FOLDERS = 12  # between a configuration and its repository
+
+
+class PrimusRun(NamedTuple):
+    """A run: its options, and lines on them."""
+
+    options: dict[str, Any]
+    lines: list[str]
+
+
+def is_primus(text: str) -> bool:
+    """Check whether a text is a configuration of Primus."""
+    return MODULES.search(text) is not None and re.search(r"^\s+framework:", text, re.M) is not None
+
+
+def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> PrimusRun:
+    """Read the options of a configuration over those of the files that it names.
+
+    Args:
+        text: the configuration.
+        place: the file.
+        variables: variables of the environment.
+
+    Raises:
+        PlanError: it trains with another framework, a file that it names is not in its repository,
+            or an option is refused.
+    """
+    table = _load_primus()
+    modules = read_configuration(text, place, BASES)[0].get("modules")
+    module = modules.get("pre_trainer") if isinstance(modules, Mapping) else None
+    if not isinstance(module, Mapping) or module.get("framework") != "megatron":
+        named = module.get("framework") if isinstance(module, Mapping) else "no pre_trainer"
+        fault = f"{one_line(str(named))[:60]} is not read"
+        raise PlanError(Fault(fault, place, "modules.pre_trainer with framework: megatron"))
+    tree: dict[str, Any] = {}
+    for key, folder in table["folders"].items():
+        named = _fill_variables(str(module.get(key)), variables)
+        tree |= read_base(_find_file(named, folder, place), BASES)
+    overrides = module.get("overrides") or {}
+    if not isinstance(overrides, Mapping):
+        raise PlanError(Fault("overrides is no mapping", place))
+    own = dict(_name_options(overrides, variables, table))
+    options = {**dict(_name_options(tree, variables, table)), **own}
+    refused = [
+        f"{option} is {one_line(str(value))[:60]}, which is not modelled"
+        for option, value in options.items()
+        if re.fullmatch(table["refused"], option) and _has_value(value)
+    ]
+    if refused:
+        raise PlanError([Fault(each, place) for each in refused])
+    shown = [k for k in own if re.fullmatch(table["named"], k) and _has_value(own[k])]
+    beside = re.compile("|".join(table[one] for one in ("named", "harmless", "refused")))
+    megatron = load_options("megatron")
+    assert megatron is not None
+    # Base files have all options, also of optimizers and layers that are not there.
+    idle = [] if options.get("optimizer") == "muon" else ["muon-"]
+    idle += [] if _has_value(options.get("num-experts", False)) else ["moe-", "expert-"]
+    kept = {}
+    for option, value in options.items():
+        default = megatron.defaults.get(option)
+        if default is False and value in ("0", "1"):
+            value = value == "1"
+        known = option in own or option in megatron.defaults or megatron.classify(option)
+        left_out = beside.fullmatch(option) or option.startswith(tuple(idle))
+        if known and not left_out and _has_value(value) and not is_equal(value, default):
+            kept[option] = value
+    return PrimusRun(kept, [f"not modelled: {', '.join(shown)}"] if shown else [])
+
+
+@cache
+def _load_primus() -> Mapping[str, Any]:
+    """Load Primus's own names."""
+    found: Mapping[str, Any] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    return found
+
+
+def _fill_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Replace variables of the environment by their values, or their defaults."""
+    return ENVIRONMENT_VARIABLE.sub(lambda found: variables.get(found[1], found[2] or ""), text)
+
+
+def _find_file(name: str, folder: str, place: Place) -> str:
+    """Find a file of the repository that a configuration is in.
+
+    Raises:
+        PlanError: it is not there.
+    """
+    for above in list(PurePosixPath(place.file).parents)[:MOST_FOLDERS]:
+        path = str(above / folder / name)
+        if re.fullmatch(r"[\w.-]{1,200}", name) and files.is_file(path):
+            return path
+    fault = f"{one_line(name)[:60]} is not in {folder} of its repository"
+    raise PlanError(Fault(fault, place, "the file where Primus has it"))
+
+
+def _name_options(
+    tree: Mapping[str, Any], variables: Mapping[str, str], table: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield options by the names of Megatron-LM; those that are there where a value is false are
+    false where it is true."""
+    for key, value in tree.items():
+        name = str(key).replace("_", "-")
+        if isinstance(value, str) and ENVIRONMENT_VARIABLE.search(value):
+            value = _fill_variables(value, variables)
+            node = yaml_nodes.parse_yaml(value, name) if value else None
+            value = value if node is None else node.plain()
+        if name in table["inverted"] and isinstance(value, bool):
+            yield table["inverted"][name], not value
+        elif isinstance(value, Mapping):
+            yield name, value.get("enabled", value.get("enable", False))
+        else:
+            yield table["renamed"].get(name, name), value if isinstance(value, bool) else str(value)
+
+
+def _has_value(value: Any) -> bool:
+    """Check whether an option is there at all."""
+    return value not in (False, "None", "")
