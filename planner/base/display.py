@@ -92,6 +92,17 @@ def columns(
     return lines
 
 
+def format_md_table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Format rows of escaped cells as the lines of a table in Markdown.
+
+    Args:
+        rows: as many cells in each; the first has the heads of the columns.
+        right: indices of the columns that are aligned on the right.
+    """
+    rule = ["--:" if place in right else "---" for place in range(len(rows[0]))]
+    return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+
+
 def escape_cell(text: str) -> str:
     """Escape text for a cell of CSV: spreadsheets run what begins like a formula, and the
     apostrophe in front, which OWASP recommends, makes it text. Not for numbers."""

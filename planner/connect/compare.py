@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import numbers, units
-from planner.base.display import as_json, columns, one_line, plain
+from planner.base.display import as_json, columns, format_md_table, one_line, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import causes, logs
 from planner.plans.document import Plan
@@ -537,10 +537,8 @@ def render_section(comparison: RunComparison) -> str:
         f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
         "",
         *([] if comparison.format == TOLD else [one_line(comparison.sentence), ""]),
-        "| " + " | ".join(HEADER) + " |",
-        "| --- | --: | --: | --: | --- |",
+        *format_md_table([HEADER, *(row.list_cells() for row in comparison.rows)], right=(1, 2, 3)),
     ]
-    lines += ["| " + " | ".join(row.list_cells()) + " |" for row in comparison.rows]
     if comparison.notes:
         lines += ["", *(f"- {one_line(note)}" for note in comparison.notes)]
     return "\n".join(lines) + "\n"

@@ -94,7 +94,7 @@ def fill_reference(draft: Draft) -> None:
     if objective not in READ_PASSES:
         if given is not None:
             wrong = f"{objective or 'pretrain'} compares with no reference model"
-            draft.fault(REFERENCE, wrong, f"objective: {' or '.join(READ_PASSES)}")
+            draft.fault(REFERENCE, wrong, f"objective: {', '.join(READ_PASSES)}")
         return
     if training["mode"] != "train":
         draft.fault(OBJECTIVE, "nothing is trained in inference", "mode: train")

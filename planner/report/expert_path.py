@@ -6,7 +6,14 @@ import textwrap
 from collections.abc import Iterator
 
 from planner.base import numbers
-from planner.base.display import as_json, clean, columns, format_flow, one_line
+from planner.base.display import (
+    as_json,
+    clean,
+    columns,
+    format_flow,
+    format_md_table,
+    one_line,
+)
 from planner.questions.expert_path import ExpertPath, PathStep
 from planner.questions.write_back import format_setting
 from planner.report.answer import format_changes
@@ -103,14 +110,10 @@ def format_expert_path(path: ExpertPath) -> str:
 
 def render_expert_path(path: ExpertPath) -> str:
     """Render the path as Markdown."""
-    head, *rows = _list_path_rows(path)
-    from_where = ["", *(_explain_step(step) for step in path.steps[1:])]
-    table = [
-        [*head, "from"],
-        ["---"] * (len(head) + 1),
-        *([*row, where] for row, where in zip(rows, from_where, strict=True)),
-    ]
-    body = "\n".join(f"| {' | '.join(map(escape_md, row))} |" for row in table)
+    rows = _list_path_rows(path)
+    from_where = ["from", "", *(_explain_step(step) for step in path.steps[1:])]
+    table = [[*row, where] for row, where in zip(rows, from_where, strict=True)]
+    body = "\n".join(format_md_table([[*map(escape_md, row)] for row in table]))
     notes = "".join(f"\n{escape_md(note)}\n" for note in _yield_notes(path))
     return f"{escape_md(_explain_nearest(path))}\n\n{body}\n{notes}"
 

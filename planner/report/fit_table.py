@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.base.display import as_json, clean, columns, one_line
+from planner.base.display import as_json, clean, columns, format_md_table, one_line
 from planner.base.numbers import exact_text, text
 from planner.documents.stacks import load_stack
 from planner.questions.fit_table import (
@@ -89,9 +89,8 @@ def format_fit_table(table: FitTable) -> str:
 
 def render_fit_table(table: FitTable) -> str:
     """Render the table as Markdown."""
-    head, *rows = ([escape_md(cell) for cell in row] for row in _list_fit_rows(table))
-    lines = [head, ["---"] * len(head), *rows]
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [[escape_md(cell) for cell in row] for row in _list_fit_rows(table)]
+    body = "\n".join(format_md_table(rows))
     return (
         f"{escape_md(_describe_devices(table))}\n\n{body}\n\n{escape_md(_describe_marks(table))}\n"
     )

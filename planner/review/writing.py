@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from planner.base import numbers
-from planner.base.display import as_json, clean, columns, one_line, plain
+from planner.base.display import as_json, clean, columns, format_md_table, one_line, plain
 from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digits
 from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
@@ -359,20 +359,20 @@ def _build_comment(found: Diff, most: int) -> list[str]:
     lines = [MARKER, f"**{escape_md(state_verdict(found))}.**{rest}", ""]
     lines += [" → ".join(names), ""]
     if found.changes:
-        lines += ["| changed | before | after | where |", "|---|--:|--:|---|"]
+        table = [["changed", "before", "after", "where"]]
         for one in found.changes[:most]:
             cells = [escape_md(_cut_value(text, 60)) for text in (one.old, one.new, one.place)]
-            lines.append(f"| {format_code(_cut_value(one.key, 60))} | {' | '.join(cells)} |")
-        lines.append("")
+            table.append([format_code(_cut_value(one.key, 60)), *cells])
+        lines += [*format_md_table(table, right=(1, 2)), ""]
         for words in _count_hidden(found.changes, most):
             lines += [escape_md(words), ""]
     for parts in found.parts:
         unit, rows = split_by_part(parts)
-        lines += [f"| {unit} | before | after | change |", "|---|--:|--:|--:|"]
+        table = [[unit, "before", "after", "change"]]
         for row in rows:
             mark = "**" if row is rows[-1] else ""
-            lines.append("| " + " | ".join(f"{mark}{escape_md(cell)}{mark}" for cell in row) + " |")
-        lines.append("")
+            table.append([f"{mark}{escape_md(cell)}{mark}" for cell in row])
+        lines += [*format_md_table(table, right=(1, 2, 3)), ""]
     last = f"unchanged: {list_unchanged(found)}" if list_unchanged(found) and found.causes else ""
     for words in filter(
         None, (*list_answers(found)[:ASKED], join_figures(found, 400), _list_first(found), last)
@@ -383,12 +383,12 @@ def _build_comment(found: Diff, most: int) -> list[str]:
 
 def _build_rows(heading: str, rows: Sequence[ChangeRow]) -> list[str]:
     """Return a table of changed values in Markdown, a line each, and an empty one behind it."""
-    lines = [f"| {heading} | old | new | change |", "|---|--:|--:|--:|"]
+    table = [[heading, "old", "new", "change"]]
     for row in rows:
         cells = (row.format_value(row.old), row.format_value(row.new), format_change(row))
         name = format_code(one_line(row.id)) if row.kind == "input" else escape_md(row.title)
-        lines.append(f"| {name} | " + " | ".join(map(escape_md, cells)) + " |")
-    return [*lines, ""]
+        table.append([name, *map(escape_md, cells)])
+    return [*format_md_table(table, right=(1, 2, 3)), ""]
 
 
 def encode_diff(found: Diff) -> str:
