@@ -3,8 +3,7 @@
     python -m benchmarks.practice [NAME...]
 
 Each published run (presets/runs) is planned twice: as published, and as a newcomer would type it,
-with model, cluster, batch, sequence length, number format, adapters and the month of the software
-(where the run has a date) only. Printed are the
+with model, cluster, batch, sequence length, number format and adapters only. Printed are the
 predicted step of the second over that of the first, and whether the measured value is in the
 interval of the second.
 """
@@ -34,11 +33,8 @@ NewcomerRow = tuple[str, float, float, bool]
 
 
 def strip_run(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan that a newcomer would type for a published run: of a year, with the software
-    of its end."""
+    """Return the plan that a newcomer would type for a published run."""
     training = {key: data["training"][key] for key in TYPED if key in data["training"]}
-    if date := str(data["measured"][0].get("date", "")):
-        training["kernels"] = f"{date}-12"[:7]
     whole = {key: data[key] for key in ("model", "cluster")}
     return {**whole, "training": training, "parallelism": "auto"}
 

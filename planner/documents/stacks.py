@@ -166,7 +166,7 @@ def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
         return None
     devices, month = get("cluster.devices"), get("training.kernels")
     rows: Sequence[Mapping[str, Any]] = resources.load_preset("practice/stacks")
-    for row in rows if month is None else _iter_dated(rows, month):
+    for row in _iter_dated(rows, month):
         size = row.get("devices", 1) <= devices < row.get("below", devices + 1)
         fits = size and _matches(row.get("where", {}), get)
         if fits and not any(iter_faults(row["stack"], get)):
@@ -174,12 +174,16 @@ def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def _iter_dated(rows: Sequence[Mapping[str, Any]], month: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows whose stack existed in a month, with the releases until then."""
+def _iter_dated(
+    rows: Sequence[Mapping[str, Any]], month: str | None
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows that hold in a month, with the releases until then, or the first one of a
+    stack that is younger; without a month those of today."""
     for row in rows:
-        name, _, newest = row["stack"].partition("@")
-        if load_stack(name)["releases"][0]["since"] <= month:
-            then = min(newest, month)
+        name, _, then = row["stack"].partition("@")
+        if month is not None and month < then:
+            then = max(month, load_stack(name)["releases"][0]["since"])
+        if (month or NEWEST) < row.get("until", FOREVER):
             yield {**row, "stack": f"{name}@{then}", "date": min(row["date"], then)}
 
 

@@ -193,7 +193,7 @@ def _propose_stack(plan: Plan) -> Iterator[Proposal]:
     if plan.get(STARTED_BY) is not None:
         return
     row = stacks.choose_stack(lambda key: None if key in stacks.SOFTWARE else plan.get(key))
-    if row is not None and row["stack"] != plan.get(STACK):
+    if row is not None and plan.get(STACK) not in (row["stack"], row["stack"].partition("@")[0]):
         yield Proposal({STACK: row["stack"]}, f"{row['why']}, {row['date']}")
 
 
