@@ -3,9 +3,9 @@
     python -m benchmarks.practice [NAME...]
 
 Each published run (presets/runs) is planned twice: as published, and as a newcomer would type it,
-with model, cluster, batch, sequence length, number format and adapters only. Printed are the
-predicted step of the second over that of the first, and whether the measured value is in the
-interval of the second.
+with model, cluster, batch, sequence length, number format and adapters only, under the software of
+today. Printed are the predicted step of the second over that of the first, and whether the measured
+value is in the interval of the second.
 """
 
 from __future__ import annotations
