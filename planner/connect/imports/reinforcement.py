@@ -26,7 +26,7 @@ from planner.connect.imports.commands import (
 )
 from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
 from planner.connect.imports.option_table import OptionTable, judge_options, load_options
-from planner.connect.imports.shell import MARKED, list_commands
+from planner.connect.imports.shell import list_commands
 from planner.connect.imports.tidy import place_faults
 from planner.connect.imports.trainers import NO_MODEL
 from planner.documents import aliases, schema, source, yaml_nodes
@@ -151,10 +151,7 @@ def _read_words(
     command, at = next(one for one in found if one[0] is found[-1][0])
     rest = command.words[at + 1 :]
     set_fields = {one: HYDRA_WORD.fullmatch(one) for one in rest}
-    unknown = {one for one in rest if MARKED.fullmatch(one)}
-    arguments = collect_arguments(
-        [one for one in rest if not set_fields[one] and one not in unknown]
-    )
+    arguments = collect_arguments([one for one in rest if not set_fields[one]])
     pairs = {k.replace("-", "_"): v for k, v in arguments.items()}
     pairs |= {m[1]: m[2] for m in set_fields.values() if m}
     if any(word.rpartition("/")[2] == "accelerate" for word in command.words[:at]):
@@ -162,9 +159,13 @@ def _read_words(
         pairs |= {f"launch.{k.replace('-', '_')}": v for k, v in launcher.items()}
     yield PROGRAM, command.words[at]
     rows = {name: row["key"] for row in table.keys for name in _list_options(row)}
-    for option, value in take_unknown(
-        pairs, lambda name: name in rows and rows[name] not in fixed, place
-    )[0].items():
+
+    def decide(name: str) -> bool | None:
+        if table.defaults.get(name) is False:
+            return None
+        return name in rows and rows[name] not in fixed
+
+    for option, value in take_unknown(pairs, decide, place)[0].items():
         yield option, _parse(value, option)
     if devices := count_launched(command.words[:at], command):
         yield DEVICES, devices
@@ -285,7 +286,7 @@ def _need_whole(options: Mapping[str, Any], name: str, place: Place, least: int 
     value = options.get(name)
     if isinstance(value, str) and re.fullmatch(r"[0-9 ]{1,200}", value):  # one for each node
         value = sum(map(int, value.split()))
-    if not isinstance(value, int) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         fault = f"{name} is {one_line(str(value))[:60]}"
         raise PlanError(Fault(fault, place, "a whole number"))
     return value
