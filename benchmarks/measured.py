@@ -305,7 +305,7 @@ def _compared(row: Row, plans: Plans, more: Callable[[Evaluation], Record]) -> R
     record: Record = {
         "expected": row.value,
         "predicted": middle,
-        "workload": bands.workload(found[0].case.settings),
+        "workload": bands.classify_time(row.quantity, found[0].case.settings),
         **{k: found[0].case.settings.get(key) for k, key in KIND.items()},
         **more(found[-1]),
     }

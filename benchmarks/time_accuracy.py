@@ -25,8 +25,9 @@ HEADS = (
 
 
 def compare(*files: Path) -> list[Record]:
-    """One record for each value that states the speed of a run."""
-    return measured.compare(row for row in measured.read(*files) if row.quantity in measured.SPEED)
+    """One record for each value that states the speed of a run, or of a phase of its steps."""
+    told = {*measured.SPEED, *measured.bands.PHASES}
+    return measured.compare(row for row in measured.read(*files) if row.quantity in told)
 
 
 def lines(records: Iterable[Record]) -> list[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from benchmarks import spread, tables
 from benchmarks.spread import Kind
 from benchmarks.time_accuracy import Record, compare
-from planner.plans.error_bands import DENSE, EXPERTS, INFERENCE, LORA, PATCHES, REST
+from planner.plans.error_bands import DENSE, EXPERTS, INFERENCE, LORA, PATCHES, PHASES, REST
 
 MARK = "coverage"
 
@@ -40,20 +40,31 @@ def evidence(fitted: Sequence[Record], held_out: Sequence[Record] = ()) -> Evide
     for record in tables.judged([*fitted, *held_out]):
         family = record["workload"]
         pair = f"{record['architecture']}, {record['software']}"
-        groups = found.setdefault((family, REST if family == INFERENCE else pair), {})
+        alone = family in (INFERENCE, *PHASES.values())
+        groups = found.setdefault((family, REST if alone else pair), {})
         groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
     return Evidence(found, frozenset(record["source"] for record in fitted))
 
 
 #: Of these there are published runs; of the rest the least certain of dense models stand for them.
-WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
+WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE, *dict.fromkeys(PHASES.values()))
 #: A plan of any family is held against runs of no kind in particular where none is of its.
 ASKED = [(workload, REST) for workload in WORKLOADS]
 
 
+def apart(found: Evidence) -> list[tuple[dict[Kind, dict[str, list[float]]], list[Kind]]]:
+    """Evidence and what is asked, of runs and of phases: one says nothing of the other."""
+    sides = ({*WORKLOADS} - {*PHASES.values()}, {*PHASES.values()})
+    ratios = [{k: v for k, v in found.ratios.items() if k[0] in side} for side in sides]
+    asked = [[kind for kind in ASKED if kind[0] in side] for side in sides]
+    return list(zip(ratios, asked, strict=True))
+
+
 def document(found: Evidence) -> str:
     """The intervals as they ship."""
-    shipped = spread.intervals(found.ratios, ASKED, found.fitted)
+    shipped = {}
+    for part in apart(found):
+        shipped |= spread.intervals(*part, found.fitted)
     lines = [
         "# Measured over predicted time on published runs, less 1: 5th and 95th percentile of a",
         "# run of a new source, by the rule of benchmarks/spread.py; and the standard deviation of",
@@ -82,8 +93,9 @@ def coverage(found: Evidence) -> list[tuple[str, ...]]:
         ("kind", "sources", "runs", "runs inside", "mean over sources", "outside")
     ]
     kinds: dict[Kind, dict[str, list[bool]]] = {}
-    for name, kind, inside in spread.left_out(found.ratios, ASKED, found.fitted):
-        kinds.setdefault(kind, {})[name] = inside
+    for part in apart(found):
+        for name, kind, inside in spread.left_out(*part, found.fitted):
+            kinds.setdefault(kind, {})[name] = inside
     for kind, sources in sorted(kinds.items()):
         lines.append(_line(", ".join(kind), sources))
     for family in WORKLOADS:

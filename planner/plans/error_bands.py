@@ -26,6 +26,14 @@ from typing import Any, NamedTuple
 from planner.base import resources
 
 DENSE, EXPERTS, LORA, INFERENCE, PATCHES = "dense", "experts", "lora", "inference", "patches"
+ROLLOUT, LOGPROBS, UPDATES, STEP = "rl-rollout", "rl-logprobs", "rl-updates", "rl-step"
+#: The error band of each phase of reinforcement learning; all else of it has that of the step.
+PHASES = {
+    **dict.fromkeys(("rl.rollout_seconds", "rl.prefill_seconds", "rl.decode_seconds"), ROLLOUT),
+    **dict.fromkeys(("rl.logprob_seconds", "rl.reference_seconds", "rl.value_seconds"), LOGPROBS),
+    **dict.fromkeys(("rl.update_seconds", "rl.trainer_seconds"), UPDATES),
+    "rl.step_seconds": STEP,
+}
 #: The workloads that have error bands of their own, in words.
 TITLES = {
     DENSE: "training of dense models",
@@ -33,6 +41,10 @@ TITLES = {
     LORA: "fine-tuning with LoRA",
     INFERENCE: "inference",
     PATCHES: "training of diffusion transformers",
+    ROLLOUT: "rollouts of reinforcement learning",
+    LOGPROBS: "log-probabilities of reinforcement learning",
+    UPDATES: "updates of reinforcement learning",
+    STEP: "steps of reinforcement learning",
 }
 #: What the error bands of memory tell apart, in words; the first that holds counts.
 HELD = {
@@ -148,6 +160,13 @@ def workload(settings: Mapping[str, Any]) -> str:
     return EXPERTS if settings.get("experts") else DENSE
 
 
+def classify_time(quantity: str, settings: Mapping[str, Any]) -> str:
+    """Classify a time: the phase of reinforcement learning that a quantity is of, else the run."""
+    if quantity.startswith("rl."):
+        return PHASES.get(quantity, STEP)
+    return workload(settings)
+
+
 #: What decides, besides the workload, which published runs a plan is like.
 PAIR = ("cluster.accelerator.architecture", "training.implementation")
 
@@ -174,7 +193,7 @@ def find_time_band(what: str, settings: Mapping[str, Any]) -> Basis:
     found, of = row(what, settings), TITLES[what]
     if "software" in found:
         of = f"{of} on {found['architecture']}, {found['software']}"
-    elif what not in (INFERENCE, PATCHES):
+    elif what not in (INFERENCE, PATCHES, *PHASES.values()):
         of = f"{of} on other accelerators or software"
     return _build_basis(found, of)
 

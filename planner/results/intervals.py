@@ -159,5 +159,5 @@ def find_basis(base: str, settings: Mapping[str, Any]) -> error_bands.Basis | No
         return error_bands.find_memory_band(base, BOOK.quantities[base].reading, settings)
     if settings.get("time.assumed", True):
         return None
-    what = error_bands.workload(settings)
+    what = error_bands.classify_time(base, settings)
     return error_bands.find_own_band(what, settings) or error_bands.find_time_band(what, settings)
