@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.base.numbers import exact_text
+from planner.documents import stacks
 from planner.plans.document import Plan
 from planner.plans.layout import INNER, OUTER, filter_keys
 from planner.plans.placement import IN_BACKWARD
@@ -213,11 +214,15 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     if is_open:
         whole = {*divisors(node), *(node * many for many in _list_round(MOST_DEVICES // node))}
     else:
+        runs = stacks.find_choices(plan.get("training.stack"), plan.get)
+        stages = divisors(len(plan.model.sequence))
         whole = {
-            data * stages * tensor
+            data * pipeline * tensor
             for data in divisors(plan.get(batch))
-            for stages in divisors(len(plan.model.sequence))
+            for pipeline in stages
+            if pipeline in runs.get("parallelism.pipeline", stages)
             for tensor in halves
+            if tensor in runs.get("parallelism.tensor", halves)
         }
     current = plan.get("cluster.devices")
     even = (n for n in whole if n % node == 0 or n == current or not (rented or node % n))

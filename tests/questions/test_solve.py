@@ -15,7 +15,7 @@ from planner.documents import source
 from planner.engine.instance import compute_values
 from planner.plans import plan as plans
 from planner.plans.plan import variant
-from planner.questions import loading
+from planner.questions import domains, loading
 from planner.questions.constraints import parse_limit
 from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
@@ -351,3 +351,15 @@ def test_a_size_that_holds_beyond_one_that_does_not_is_the_answer() -> None:
     assert holds is not None and fails is not None and not holds.broken and fails.broken
     assert holds.number < fails.number
     assert "not monotone" in " ".join(answer.notes)
+
+
+def test_only_counts_that_a_stack_can_start_are_tried() -> None:
+    """Trainer has no pipeline, so the 80 layers of Llama-3 70B give no count its factor of five."""
+    keys = {"model": "llama3-70b", "cluster.devices": 8, "training.global_batch": 64}
+    layout = {"tensor": 8, "zero": 0}
+    for stack, fives in (("megatron-lm", True), ("transformers-trainer", False)):
+        plan = loading.load(LAST, {**keys, "training.stack": stack, "parallelism": layout})
+        domain = domains.make_count_domain(plan)
+        assert domain.last is not None
+        counts = map(domain.value, range(domain.last + 1))
+        assert any(count % 5 == 0 for count in counts) == fives
