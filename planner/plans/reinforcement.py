@@ -19,6 +19,7 @@ from planner.base.errors import format_divisors
 from planner.documents import schema, source
 from planner.plans.document import Draft, copy_mappings
 from planner.plans.hardware import default_fact
+from planner.plans.model import HEADS
 
 NORMAL = NormalDist()
 #: Points at which a distribution of lengths is integrated, from no token to the cap.
@@ -276,11 +277,12 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     rl = data["rl"]
     yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"], data["training"])
     alone = {"rl.algorithm": "grpo", "rl.critic": False, "rl.reward": "verifier"}
+    scored = {"model.head": False, "model.classifier": dict(HEADS["reward"] or {})}
     if rl["critic"] is not False:
         own = {} if rl["critic"] is True else {"model": rl["critic"]}
-        yield "critic", "rl.critic", {**alone, **own}
+        yield "critic", "rl.critic", {**alone, **own, **scored}
     if rl["reward"] != "verifier":
-        yield "reward", "rl.reward", {**alone, "model": rl["reward"]}
+        yield "reward", "rl.reward", {**alone, "model": rl["reward"], **scored}
 
 
 def list_trainer_changes(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.results.result import evaluate_plan
 
 PLAN: dict[str, Any] = {
     "model": "llama3.1-8b",
@@ -115,6 +116,15 @@ def test_a_critic_of_another_size_and_a_reward_model_take_their_time() -> None:
     alone = evaluate()
     assert 0 < ppo["rl.value_seconds"].value < ppo["rl.reward_seconds"].value
     assert ppo["rl.update_seconds"].value > alone["rl.update_seconds"].value
+
+
+def test_critic_and_reward_model_have_one_output_in_place_of_the_vocabulary() -> None:
+    """LlamaForSequenceClassification of one label (transformers): 128,256 rows of the head less,
+    one more."""
+    ppo = evaluate(rl__algorithm="ppo", rl__critic=True, rl__reward="llama3.1-8b").plan
+    for role in ("critic", "reward"):
+        count = evaluate_plan(ppo.others[role])["parameters.total"].number
+        assert count == 8_030_261_248 - (128_256 - 1) * 4096
 
 
 def test_padding_takes_longer_than_packing() -> None:
