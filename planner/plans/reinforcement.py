@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from statistics import NormalDist
 from typing import Any
 
@@ -114,12 +114,13 @@ def apply_reinforcement(draft: Draft) -> None:
 @cache
 def _list_defaults() -> Mapping[str, Any]:
     """Return the section ``rl`` of a plan that states nothing in it."""
-    found = {
-        key.split(".")[1]: (schema.describe("plan", key) or {}).get("default")
-        for key in schema.list_key_paths("plan")
-        if key.startswith("rl.") and key.count(".") == 1
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    found: dict[str, Any] = {"rl": {}}
+    for key in schema.list_key_paths("plan"):
+        value, (*outer, last) = (schema.describe("plan", key) or {}).get("default"), key.split(".")
+        if outer[:1] == ["rl"] and value is not None:
+            section = reduce(lambda inside, name: inside.setdefault(name, {}), outer, found)
+            section[last] = dict(value) if isinstance(value, Mapping) else value
+    return copy_mappings(found["rl"])
 
 
 def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:

@@ -347,7 +347,7 @@ def test_a_layout_is_free_where_it_is_left_open_or_of_a_model_that_is_trained() 
             searched=searched,
             get=keys.get,
             settings=settings,
-            others={},
+            reinforced=False,
         )
         return questions._is_free(plan, question, given.get("layout"), None)  # type: ignore[arg-type]
 

@@ -166,5 +166,5 @@ def test_no_option_that_names_a_file_is_a_key() -> None:
         for names, how in COMMANDS[command].arguments
         if OUTSIDE.search(str(how.get("metavar")))
     }
-    assert everything == {"plan", "output", "templates", "apply", "plans"}
+    assert everything == {"plan", "output", "templates", "apply", "plans", "snapshot", "text"}
     assert "plan" in DOCUMENTS

@@ -84,7 +84,7 @@ class Family:
     def build_changes(self, index: Any) -> dict[str, Any]:
         """Return the changed keys of a plan for a model of the family, by its index."""
         width, layers = self.widths[index // ROW], index % ROW * self.unit - self.ends
-        named = {"model.name": self._name_shape(width, layers)}
+        named = self._name_shape(width, layers)
         if not self.together:
             return {"model.layers": layers, **named}
         model, attention = self.model, self.model["attention"]
@@ -102,10 +102,11 @@ class Family:
                 changed[f"model.{key}"] = max(whole, scaled)
         return changed | named
 
-    def _name_shape(self, width: int, layers: int) -> str:
-        """Name a model of the family: its own name for its own size alone."""
-        name, own = self.model["name"], (self.model["hidden"], self.model["layers"])
-        return name if (width, layers) == own else f"shape of {name}"
+    def _name_shape(self, width: int, layers: int) -> dict[str, str]:
+        """Name a model of the family, if its own has a name, which is for its own size alone."""
+        name, own = self.model.get("name"), (self.model["hidden"], self.model["layers"])
+        called = name if (width, layers) == own else f"shape of {name}"
+        return {} if name is None else {"model.name": called}
 
     @cached_property
     def nearest(self) -> int:
