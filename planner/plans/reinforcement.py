@@ -120,7 +120,8 @@ def _list_defaults() -> Mapping[str, Any]:
         if outer[:1] == ["rl"] and value is not None:
             section = reduce(lambda inside, name: inside.setdefault(name, {}), outer, found)
             section[last] = dict(value) if isinstance(value, Mapping) else value
-    return copy_mappings(found["rl"])
+    made: Mapping[str, Any] = copy_mappings(found["rl"])
+    return made
 
 
 def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:

@@ -105,8 +105,9 @@ class Family:
     def _name_shape(self, width: int, layers: int) -> dict[str, str]:
         """Name a model of the family, if its own has a name, which is for its own size alone."""
         name, own = self.model.get("name"), (self.model["hidden"], self.model["layers"])
-        called = name if (width, layers) == own else f"shape of {name}"
-        return {} if name is None else {"model.name": called}
+        if name is None:
+            return {}
+        return {"model.name": name if (width, layers) == own else f"shape of {name}"}
 
     @cached_property
     def nearest(self) -> int:
