@@ -905,8 +905,11 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
         if family.value in _load_phrases()["plain_families"].split():
             return None
         raise _ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
-    alone = newest == () or re.search(r"\d", family.value)
-    own = numbers.text(_load_sizes()[near[0]][1], "parameters", "table")
+    alone = newest == () or bool(re.search(r"\d", family.value))
+    whole, *used = (numbers.text(int(one), "parameters", "table") for one in _find_sizes(near[0]))
+    own = whole
+    if used and used[0] != whole and not (spelt or experts):  # which nobody says
+        alone, own = False, f"{whole}, with experts: {used[0]} of a token"
     why = "" if alone else f"{ASSUMED}the newest {family.value} of {size.value}, of {own}"
     return Said(near[0], family.place, why)
 
@@ -2031,9 +2034,8 @@ def _parse_slot(name: str, text: str) -> Any:
         total = 0
         for part in (numbers_of[word] for word in words if word in numbers_of):
             total += part if part < 100 else max(1, total % 1000) * part - total % 1000
-        text = (
-            f"{total or 1} {'' if {words[-1]} & {*numbers_of, 'single', 'an', 'a'} else words[-1]}"
-        )
+        unit = "" if words[-1] in {*numbers_of, "single", "an", "a", "of"} else words[-1]
+        text = f"{total or 1} {unit}"
     if name == "time":
         return " ".join(re.fullmatch(r"(.+?)[\s-]*([a-z]+)", text).groups())  # type: ignore[union-attr]
     if name == "percent":
