@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -99,7 +99,7 @@ def apply_reinforcement(draft: Draft) -> None:
             draft.fault("rl", "only reinforcement learning has a section rl", "training.mode: rl")
         return
     draft.data["training"]["mode"] = "train"
-    rl = draft.data["rl"] = copy_mappings(stated or {**_list_defaults()})
+    rl = draft.data["rl"] = copy_mappings(stated or _load_plain_sections()["rl"])
     sound = [fill(draft, rl) for fill in (_fill_lengths, _fill_devices, _count_updates)]
     if not all(sound):
         draft.data["training"]["global_batch"] = None  # which nothing else is said about
@@ -109,19 +109,6 @@ def apply_reinforcement(draft: Draft) -> None:
         why = "1, as NeMo RL divides no expert of the trainer"
         draft.default("parallelism.expert_tensor", 1, why)
     _pack_batch(draft, rl)
-
-
-@cache
-def _list_defaults() -> Mapping[str, Any]:
-    """Return the section ``rl`` of a plan that states nothing in it."""
-    found: dict[str, Any] = {"rl": {}}
-    for key in schema.list_key_paths("plan"):
-        value, (*outer, last) = (schema.describe("plan", key) or {}).get("default"), key.split(".")
-        if outer[:1] == ["rl"] and value is not None:
-            section = reduce(lambda inside, name: inside.setdefault(name, {}), outer, found)
-            section[last] = dict(value) if isinstance(value, Mapping) else value
-    made: Mapping[str, Any] = copy_mappings(found["rl"])
-    return made
 
 
 def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
@@ -272,7 +259,8 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
     """Yield the other roles of a completed plan of reinforcement learning, or its teacher, each
     with its key and the changes of the document that make it a plan of its own."""
     if (teacher := data["training"].get("teacher")) is not None:
-        own = {name: copy_mappings(one) for name, one in _load_plain_sections().items()}
+        plain = _load_plain_sections()
+        own = {name: copy_mappings(plain[name]) for name in ("training", "parallelism", "memory")}
         own["training"]["sequence_length"] = data["training"].get("sequence_length")
         yield "teacher", "training.teacher", {"model": teacher, **own, "cluster.devices": 1}
         return
@@ -322,5 +310,6 @@ def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any])
 def _load_plain_sections() -> Mapping[str, Mapping[str, Any]]:
     """Return the sections of a plan that states nothing there."""
     plain = {"model": {"parameters": 1}, "cluster": {"devices": 1, "accelerator": "h100-sxm-80gb"}}
-    data = schema.validate(source.load({**plain, "training": {}}, kind="plan"), "plan").data
-    return {name: data.get(name) or {} for name in ("training", "parallelism", "memory")}
+    document = source.load({**plain, "training": {}, "rl": {}}, kind="plan")
+    data = schema.validate(document, "plan").data
+    return {name: data.get(name) or {} for name in ("training", "parallelism", "memory", "rl")}

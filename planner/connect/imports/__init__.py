@@ -124,7 +124,7 @@ def import_file(
             megatron.read_megatron(text, place, changes), {}, "model", names, (), place
         )
     if source in TABLED:
-        found, plan = reinforcement.read_rl_trainer(text, source, place, changes), True
+        found, plan = reinforcement.read_tabled_trainer(text, source, place, changes), True
     elif source in READ_TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
     else:
@@ -154,7 +154,7 @@ def _find_source(path: str) -> str:
     elif not arguments.is_arguments(path):
         return "huggingface"
     place = place if text is not path else ARGUMENTS
-    if found := reinforcement.find_rl_trainer(text, place):
+    if found := reinforcement.find_tabled_trainer(text, place):
         return found
     if primus.is_primus(text):
         return "megatron"

@@ -44,7 +44,7 @@ DEVICES, PROGRAM = "launch.devices", "launch.program"
 PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for them
 
 
-def find_rl_trainer(text: str, place: Place) -> str:
+def find_tabled_trainer(text: str, place: Place) -> str:
     """Find the trainer with a table whose configuration a text is; empty if none."""
     for name in TABLED:
         table = _load_table(name)
@@ -58,7 +58,9 @@ def find_rl_trainer(text: str, place: Place) -> str:
     return ""
 
 
-def read_rl_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
+def read_tabled_trainer(
+    text: str, name: str, place: Place, changes: Sequence[str] = ()
+) -> LaunchPlan:
     """Read the plan of a configuration.
 
     Args:
