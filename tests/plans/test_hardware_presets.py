@@ -183,8 +183,8 @@ def test_capacity_is_what_programs_got(name: str, reading: float) -> None:
 PER_CYCLE = TABLES["per_cycle"]
 # Chips for graphics have smaller matrix units, and those of GeForce cards and of the L40 half the
 # rate where they accumulate in fp32.
-SMALLER = dict.fromkeys(("a10", "a40", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a6000"), 1024)
-HALVED = ("l40", *(n for n in ACCELERATORS if "GeForce" in document("accelerator", n)["name"]))
+SMALLER = dict.fromkeys(("a10", "a40", "rtx-a2000-12gb", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a6000"), 1024)
+HALVED = ("l20", "l40", *(n for n in ACCELERATORS if "GeForce" in document("accelerator", n)["name"]))
 CLOCKED = [n for n in ACCELERATORS if "clock" in document("accelerator", n)]
 
 
@@ -203,7 +203,7 @@ def test_narrower_formats_are_not_slower(name: str) -> None:
     order = [dense(peaks[k]) for k in ("fp32", "tf32", "bf16", "fp8", "fp6", "fp4") if k in peaks]
     assert order == sorted(order)
     if {"bf16", "fp16"} <= set(peaks):
-        assert dense(peaks["bf16"]) == dense(peaks["fp16"])
+        assert dense(peaks["fp16"]) / dense(peaks["bf16"]) in (1, 2)  # 2: CDNA 1
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
