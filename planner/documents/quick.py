@@ -1149,9 +1149,12 @@ def _choose_device(said: dict[str, Said]) -> None:
     elif name is None and "cluster.devices" in said and "cluster" not in said:
         _add_assumptions(said, "cluster.accelerator")
     kind = said.get("cluster.accelerator")
-    if kind and "training.precision" not in said:
+    stated = said.get("training.precision")
+    if kind and (stated is None or stated.value == "bf16"):
         peaks = source.load({"extends": kind.value}, kind="accelerator").get("peaks")
         if "bf16" not in peaks:
+            if said.pop("training.precision", None) and stated:
+                _add_note(said, stated.place, "bf16: not used; the device has no bf16 rate")
             _add_assumptions(said, "training.precision")
 
 
