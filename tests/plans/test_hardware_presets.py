@@ -183,8 +183,9 @@ def test_capacity_is_what_programs_got(name: str, reading: float) -> None:
 PER_CYCLE = TABLES["per_cycle"]
 # Chips for graphics have smaller matrix units, and those of GeForce cards and of the L40 half the
 # rate where they accumulate in fp32.
-SMALLER = dict.fromkeys(("a10", "a40", "rtx-a2000-12gb", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a6000"), 1024)
-HALVED = ("l20", "l40", *(n for n in ACCELERATORS if "GeForce" in document("accelerator", n)["name"]))
+SMALLER = dict.fromkeys(TABLES["smaller"], 1024)
+GEFORCE = [n for n in ACCELERATORS if "GeForce" in document("accelerator", n)["name"]]
+HALVED = ("l20", "l40", *GEFORCE)
 CLOCKED = [n for n in ACCELERATORS if "clock" in document("accelerator", n)]
 
 
