@@ -77,7 +77,8 @@ class Plan:
 
 def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Timeline:
     """Simulate one optimizer step of a plan or of its result: what each pipeline stage does when,
-    its bubble, the communication that it waits for, its memory, and the critical path.
+    its bubble, the communication that it waits for, its memory, and the critical path. Of
+    reinforcement learning a step of all phases: what engine and trainer do when.
 
     Args:
         slow: pipeline stages, counted from 0, whose passes take so many times as long.
@@ -85,9 +86,9 @@ def simulate(plan: Plan | Result, slow: Mapping[int, float] | None = None) -> Ti
     Raises:
         PlanError: the plan has no step to simulate, as inference and models given by their size.
     """
-    from planner.results import timeline
+    from planner.results import rl_step
 
-    return timeline.simulate_step(plan.evaluate() if isinstance(plan, Plan) else plan, slow)
+    return rl_step.simulate_plan(plan.evaluate() if isinstance(plan, Plan) else plan, slow)
 
 
 def load(

@@ -7,8 +7,9 @@ those of the drain, as responses end one after another.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -132,6 +133,22 @@ def _find_last_end(left: list[float], slots: float, replicas: int, spread: float
         done = (ended[min(max(0, round(time - one) + 1), GRID)] for one in at)
         total += 1 - (sum(done) / DRAWS) ** replicas
     return total
+
+
+def run_requests(lengths: Iterable[float], slots: int) -> list[tuple[float, float]]:
+    """Run requests on the slots of a replica, each as soon as a slot is free; return when each
+    begins and ends, in tokens of a slot.
+
+    Args:
+        lengths: of the responses, in tokens, in the order in which they wait.
+        slots: requests that the replica works on at once.
+    """
+    free, runs = [0.0] * slots, list[tuple[float, float]]()
+    for length in lengths:
+        begin = free[0]
+        heapq.heapreplace(free, begin + length)
+        runs.append((begin, begin + length))
+    return runs
 
 
 def bind_rollout(

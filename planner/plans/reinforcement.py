@@ -83,6 +83,17 @@ class Lengths:
         share = max(0.5, (count - 0.375) / (count + 0.25))  # Blom 1958
         return min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
 
+    def list_typical(self, count: int) -> list[float]:
+        """List lengths, in tokens: of each of ``count`` equal shares of texts that in its middle,
+        shortest first."""
+        if not self.spread:
+            return [self.mean] * count
+        shares = ((index + 0.5) / count for index in range(count))
+        return [
+            min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
+            for share in shares
+        ]
+
 
 def read_lengths(node: Mapping[str, Any]) -> Lengths:
     """Read completed ``rl.prompt_tokens`` or ``rl.response_tokens``."""

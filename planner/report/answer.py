@@ -137,7 +137,7 @@ class Bar(Record):
     """A quantity by its parts.
 
     Attributes:
-        id, total: the quantity as printed.
+        id, total, title: the quantity as printed, and what it is called.
         between: its interval; empty without one.
         note: what is said beside it.
         segments, groups: its parts, and the groups of these.
@@ -156,6 +156,7 @@ class Bar(Record):
     between: str
     note: str
     segments: list[Segment]
+    title: str = "One step"
     groups: Sequence[Segment] = ()
     capacity: str = ""
     free: str = ""
@@ -636,6 +637,7 @@ class Overview(Record):
         low, high = _format_ends(step)
         return Bar(
             id=STEP,
+            title="One optimizer step" if result.plan.reinforced else "One step",
             total=thin(step.text()),
             between=f"{low}–{high} {_split_value(step)[1]}" if low else "",
             note=" · ".join(filter(None, (tokens, thin(rate.text()) if rate is not None else ""))),

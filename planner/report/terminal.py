@@ -214,7 +214,7 @@ def _draw_step(bar: Bar | None) -> list[str]:
         for p in bar.segments
     ]
     return [
-        _put_at_ends(f"One step, {bar.total}", bar.id),
+        _put_at_ends(f"{bar.title}, {bar.total}", bar.id),
         _draw_bar(fills),
         *_wrap_indented("  ".join(parts), "  ", "  "),
     ]

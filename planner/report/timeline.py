@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -18,8 +19,9 @@ from planner.report import lanes
 from planner.report.elements import Table
 from planner.report.lanes import ORDER
 from planner.report.layout import CALLED, LEGEND, LOOKS
-from planner.results.durations import COMPUTE, HOST, LINK, NETWORK
+from planner.results.durations import COMPUTE, HOST, LINK, NETWORK, SLOTS
 from planner.results.result import Result
+from planner.results.rl_step import DRAIN, REPLICAS, simulate_plan
 from planner.results.timeline import Span, Timeline, simulate_step
 
 MOST = 16  # lanes that are seen at once
@@ -33,13 +35,16 @@ SHARED = f"Stages that differ by less than {_ALIKE} of the step share a row."
 ASSUMED = " The plan's time is assumed (time.use); this is the step that is predicted."
 
 
-def build_step_view(result: Result) -> StepView | None:
-    """Simulate the step of a plan; None if that is impossible."""
-    try:
-        timeline = simulate_step(result)
-    except PlanError:
-        return None
-    return StepView(timeline, ASSUMED if result.assumes_utilisation else "")
+def build_step_view(result: Result, section: str = "time") -> StepView | None:
+    """Simulate the step that a section of a report is about; None if it is about none, or if that
+    is impossible."""
+    with suppress(PlanError):
+        if section == "time":
+            note = ASSUMED if result.assumes_utilisation else ""
+            return StepView(simulate_step(result), note, result.plan.reinforced)
+        if section == "reinforcement-learning":
+            return RlStepView(simulate_plan(result))
+    return None
 
 
 class StepView(Record):
@@ -47,11 +52,14 @@ class StepView(Record):
 
     _timeline: Timeline
     _note: str = ""
+    _inner: bool = False  # whether it is one of several in a step of reinforcement learning
+    _id: str = "timeline"
 
     @computed_field
     def title(self) -> str:
         """Its heading."""
-        return f"One step of {numbers.text(self._timeline.seconds, 's')} over time"
+        step = "optimizer step" if self._inner else "step"
+        return f"One {step} of {numbers.text(self._timeline.seconds, 's')} over time"
 
     @computed_field
     def said(self) -> list[str]:
@@ -66,7 +74,8 @@ class StepView(Record):
     @cached_property
     def _spans(self) -> list[list[Span]]:
         """What each stage does."""
-        return [list(found) for _, found in groupby(self._timeline.spans, itemgetter(0))]
+        spans = (span for span in self._timeline.spans if span.stream != SLOTS)
+        return [list(found) for _, found in groupby(spans, itemgetter(0))]
 
     def _sum_parts(self, stage: int) -> dict[str, float]:
         """Return the seconds of a stage: work, exposed communication by kind, idle time."""
@@ -109,17 +118,7 @@ class StepView(Record):
 
     def _compare_length(self) -> str:
         """Compare the simulated length of the step with that of the closed form."""
-        of = self._timeline
-        more = of.closed / of.seconds - 1
-        said = f"Simulated pass by pass, the step takes {numbers.text(of.seconds, 's')}"
-        if abs(more) < 5e-4:
-            said += ", as the formula of a step says."
-        else:
-            said += (
-                f"; the formula, which this report uses, says {numbers.text(of.closed, 's')} "
-                f"({numbers.text(more, style='change')})."
-            )
-        return said
+        return f"Simulated pass by pass, {_compare_seconds(self._timeline)}"
 
     @computed_field
     def table(self) -> Table:
@@ -160,7 +159,8 @@ class StepView(Record):
     def _lanes(self) -> list[lanes.Lane]:
         """One lane per stage, or per stream of a single stage."""
         if self._timeline.stages > 1:
-            named = [(f"stage {i}", spans) for i, spans in enumerate(self._spans, 1)]
+            names = self._timeline.names or [f"stage {i + 1}" for i in range(len(self._spans))]
+            named = [*zip(names, self._spans, strict=True)]
         else:
             streams = (COMPUTE, LINK, NETWORK, HOST)
             named = [(name, [s for s in self._spans[0] if s.stream == name]) for name in streams]
@@ -175,7 +175,7 @@ class StepView(Record):
             seen = sorted({0, 1, self._busiest, count - 2, count - 1})
         rest = [number for number in range(count) if number not in seen]
         given = self._timeline, self._axis, self._lanes
-        first = lanes.draw_lanes(*given, seen, "timeline")
+        first = lanes.draw_lanes(*given, seen, self._id)
         return [first, lanes.draw_lanes(*given, rest, "timeline-rest")] if rest else [first]
 
     @computed_field
@@ -209,6 +209,58 @@ class StepView(Record):
         gone = numbers.text(axis.end - axis.start, "s") if axis.batches else ""
         said = f"The break leaves out {gone}, {axis.batches} micro-batches that pass alike."
         return said if axis.batches else ""
+
+
+class RlStepView(StepView):
+    """A simulated step of reinforcement learning over time: lanes of replicas and of roles."""
+
+    _id: str = "roles"
+
+    @computed_field
+    def title(self) -> str:
+        """Its heading."""
+        return f"One step of all phases, {numbers.text(self._timeline.seconds, 's')}, over time"
+
+    @computed_field
+    def said(self) -> list[str]:
+        """How long each lane works, when requests wait, and how long the step takes."""
+        of = self._timeline
+        lanes = zip(of.names, of.busy, strict=True)
+        busy = ", ".join(f"{name} {numbers.text(seconds, 's')}" for name, seconds in lanes)
+        tail = sum(s.end - s.start for s in self._spans[self._slowest] if s.work == DRAIN)
+        late = f"No request waits for a slot in the last {numbers.text(tail, 's')} of the rollout"
+        both = "Of the engine's replicas, the quickest and the slowest are shown. "
+        return [
+            f"{both if self._slowest else ''}At work: {busy}. {late}.",
+            f"Simulated request by request, {_compare_seconds(of)}",
+        ]
+
+    @cached_property
+    def _slowest(self) -> int:
+        """The lane of the engine's slowest replica."""
+        return int(self._timeline.names[:2] == REPLICAS)
+
+    @computed_field
+    def table(self) -> Table:
+        """No table: sums of the section have its numbers."""
+        return Table("", [], [])
+
+    @computed_field
+    def legend(self) -> list[tuple[str, str]]:
+        """The looks in use, each with the works that it stands for."""
+        works = dict.fromkeys(span.work for spans in self._spans for span in spans)
+        named = {look: [work for work in works if LOOKS[work] == look] for look in ORDER}
+        return [(look, ", ".join(those)) for look, those in named.items() if those]
+
+
+def _compare_seconds(timeline: Timeline) -> str:
+    """Compare the simulated seconds of a step with those of the closed form."""
+    more = timeline.closed / timeline.seconds - 1
+    took = f"the step takes {numbers.text(timeline.seconds, 's')}"
+    if abs(more) < 5e-4:
+        return f"{took}, as the formula of a step says."
+    closed, change = numbers.text(timeline.closed, "s"), numbers.text(more, style="change")
+    return f"{took}; the formula, which this report uses, says {closed} ({change})."
 
 
 def _list_parts(parts: Mapping[str, float]) -> str:

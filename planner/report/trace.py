@@ -14,7 +14,8 @@ from typing import Any
 from planner.base.display import one_line
 from planner.results.durations import COMPUTE, STREAMS
 from planner.results.result import Result
-from planner.results.timeline import Span, Timeline, simulate_step
+from planner.results.rl_step import simulate_plan
+from planner.results.timeline import Span, Timeline
 
 DIGITS = 3  # of microseconds: a nanosecond
 
@@ -25,12 +26,13 @@ def format_trace(result: Result) -> str:
     Raises:
         PlanError: no step can be simulated.
     """
-    found = simulate_step(result)
+    found = simulate_plan(result)
+    closed = "rl.step_seconds" if found.names else "time.step_seconds"
     said = {
         "plan": one_line(result.plan.name),
         "schedule": found.schedule,
         "seconds": found.seconds,
-        "seconds, closed form (time.step_seconds)": found.closed,
+        f"seconds, closed form ({closed})": found.closed,
     }
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in yield_events(found))
     head = json.dumps(said, ensure_ascii=False)
@@ -50,7 +52,8 @@ def yield_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         threads[place:] = [span.end, *threads[place + 1 :]]
         lines.append(_make_span_event(span, _number_thread(span.stream, place), span in critical))
     for stage in range(timeline.stages):
-        yield _make_name(stage, {}, "process", f"stage {stage + 1}")
+        name = timeline.names[stage] if timeline.names else f"stage {stage + 1}"
+        yield _make_name(stage, {}, "process", name)
         for stream in STREAMS:
             for place in range(len(ends.get((stage, stream), ()))):
                 name = f"{stream} {place + 1}" if place else stream

@@ -305,7 +305,7 @@ class ReportView(Record):
             note=answer_of(self._result).simulated if section.id == "memory" else "",
             moments=pictures.plot_memory(self._result) if section.id == "memory" else None,
             roofline=pictures.kernels(self._result) if section.id == "time" else None,
-            timeline=timeline.build_step_view(self._result) if section.id == "time" else None,
+            timeline=timeline.build_step_view(self._result, section.id),
         )
 
     def _build_heading(self, quantities: Sequence[tuple[str, str]]) -> list[tuple[str, bool]]:

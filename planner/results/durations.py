@@ -16,8 +16,8 @@ from planner.results.attribution import break_down
 from planner.results.result import Result
 
 #: The streams of a device: work, and traffic over the link of its node, over the network, and with
-#: the host.
-STREAMS = COMPUTE, LINK, NETWORK, HOST = "compute", "link", "network", "host"
+#: the host; then the slots of an engine.
+STREAMS = COMPUTE, LINK, NETWORK, HOST, SLOTS = "compute", "link", "network", "host", "slot"
 #: Traffic between passes, by the quantity whose time it takes.
 TRAFFIC = {
     "send": "network.pipeline",

@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
     Attributes:
         stage: from 0 on.
-        stream: compute, link, network or host.
+        stream: compute, link, network, host or slot.
         work: forward, backward, input gradient, weight gradient, recompute, send, reduce, …
         micro_batch: from 0 on; None for what belongs to none.
         chunk: of those that the device holds, from 0 on.
@@ -69,6 +69,7 @@ class Timeline(NamedTuple):
         memory: of each stage the times (s) at which it changes, with the bytes from then on.
         capacity: bytes of a device.
         layers: what one forward pass of each layer kind, embedding and head is made of.
+        names: of the lanes that stand for stages in a step of reinforcement learning.
     """
 
     schedule: str
@@ -78,11 +79,12 @@ class Timeline(NamedTuple):
     closed: float
     busy: tuple[float, ...]
     idle: tuple[float, ...]
-    exposed: tuple[Mapping[str, float], ...]
-    critical: tuple[Span, ...]
-    memory: tuple[tuple[tuple[float, float], ...], ...]
-    capacity: float
+    exposed: tuple[Mapping[str, float], ...] = ()
+    critical: tuple[Span, ...] = ()
+    memory: tuple[tuple[tuple[float, float], ...], ...] = ()
+    capacity: float = 0.0
     layers: tuple[tuple[str, tuple[pieces.PassSpan, ...]], ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def simulate_step(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from random import Random
 from statistics import fmean
 
 import pytest
 
-from planner.engine.rollout import list_stretches
+from planner.engine.rollout import list_stretches, run_requests
 from planner.plans.reinforcement import Lengths
 
 
@@ -17,15 +16,10 @@ def simulate(
     response: Lengths, requests: int, slots: int, replicas: int, random: Random
 ) -> tuple[float, float]:
     """Return the steps until the last response of all replicas ends, and the tokens of each."""
-    tokens, last = 0.0, 0.0
-    for _ in range(replicas):
-        ends = [0.0] * slots
-        for _ in range(requests):
-            length = min(response.cap, math.exp(random.gauss(response._centre, response.spread)))
-            tokens += length
-            heapq.heappush(ends, heapq.heappop(ends) + length)
-        last = max(last, *ends)
-    return last, tokens / replicas
+    drawn = (random.gauss(response._centre, response.spread) for _ in range(requests * replicas))
+    lengths = [min(response.cap, math.exp(one)) for one in drawn]
+    ends = (run_requests(lengths[one::replicas], slots) for one in range(replicas))
+    return max(end for runs in ends for _, end in runs), sum(lengths) / replicas
 
 
 @pytest.mark.parametrize("seed", range(24))
