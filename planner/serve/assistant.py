@@ -28,17 +28,15 @@ ABOUT = (
 SECONDS, WAITING = 120, 16
 #: No tool changes anything outside its own empty folder, or asks a network.
 HARMLESS = {"readOnlyHint": True, "openWorldHint": False}
-#: The schema of what `evaluate` says beside its text.
+#: The schema of what `evaluate` returns beside its text; `fields` leaves keys out.
 BRIEFLY = {
     "type": "object",
-    "required": ["verdict", "quantities"],
     "properties": {
         "verdict": {"type": "object"},
         "quantities": {
             "type": "object",
             "additionalProperties": {
                 "type": "object",
-                "required": ["value", "unit", "title"],
                 "properties": {
                     "unit": {"type": "string"},
                     "title": {"type": "string"},

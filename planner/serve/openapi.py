@@ -18,7 +18,7 @@ def describe_api(programs: Programs) -> dict[str, Any]:
     schemas = {
         **_build_components("plan"),
         **_build_components("result"),
-        "faults": fixed["faults"],
+        **fixed["schemas"],
     }
     paths = {}
     for name in TOOLS:
@@ -42,7 +42,7 @@ def _build_components(kind: str) -> dict[str, Any]:
 
     def build_name(name: str) -> str:
         """Return the name of a definition among those of all schemas."""
-        return f"{kind}.{name}".replace("/", "-per-")
+        return f"{kind}-{name}".replace("/", "-per-")
 
     def move(node: Any) -> Any:
         """Return a schema whose references lead to the components of the description."""
@@ -51,6 +51,12 @@ def _build_components(kind: str) -> dict[str, Any]:
         if not isinstance(node, dict):
             return node
         found = {key: move(inner) for key, inner in node.items()}
+        if isinstance(node.get("properties"), dict):  # generators read no schema that is `true`
+            any_value: dict[str, Any] = {}
+            found["properties"] = {
+                key: any_value if part is True else part
+                for key, part in found["properties"].items()
+            }
         if isinstance(node.get("$ref"), str):
             found |= _ref(
                 build_name(node["$ref"].removeprefix("#/definitions/").replace("~1", "/"))
@@ -74,7 +80,8 @@ def _build_operation(
         asked: schema of the body.
         statuses: refusals by status, in words.
     """
-    answer = _ref("result") if name == "evaluate" else {"type": "object"}
+    whole = _ref("result") if name == "evaluate" else {"type": "object"}
+    answer = {"anyOf": [whole, _ref("fields")]} if name == "evaluate" else whole
     what = f"What `trainplan {tool.command} --format json` prints; also where the answer is no."
     refused = {
         status: {"description": text, **_json(_ref("faults"))} for status, text in statuses.items()

@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from planner.base import files
 from planner.base.display import quote_json
 from planner.base.errors import Fault, PlanError, collect_faults
-from planner.documents import source
+from planner.documents import schema_files, source
 from planner.report import layout
 
 #: The addresses below /v1, and the tools of an assistant, by the commands that answer them.
@@ -39,15 +40,16 @@ MORE = {
         "fit-table",
     )
 }
+#: A number, and values of a list, at most: a command line has no such bounds.
+MOST = 1000
 #: Keys with the text of a file, which a command names.
 TEXTS = ("config", "log", "text")
-#: What an assistant is told of a quantity: the value, its unit, the 90 % interval, what it is.
-BRIEF = ("value", "unit", "interval", "title")
+#: The fields of a result in short: the verdict, and of each quantity its value, unit, 90 % interval
+#: and title.
+BRIEF = ("verdict", *(f"quantities.*.{key}" for key in ("value", "unit", "interval", "title")))
 #: Characters of an answer to an assistant at most, some 2,000 tokens.
 MOST_SAID = 7000
 LONG = ("solve", "search", "advise")
-#: A number, and values of a list, at most: a command line has no such bounds.
-MOST = 1000
 #: Keys with another name than on the command line.
 NAMES = {"old": "a", "new": "b", "only": "quantities"}
 #: Keys with a document, each the name of its file.
@@ -75,7 +77,8 @@ class Option(NamedTuple):
         flag: of the command line; None where its words stand alone.
         schema: JSON Schema of the value.
         required: whether a body must have it.
-        holds: ``plan`` where the value is a plan, ``text`` where it is the text of a file.
+        holds: ``plan`` where the value is a plan, ``text`` where it is the text of a file,
+            ``fields`` where it shortens the answer and is no word of the command.
     """
 
     key: str
@@ -158,6 +161,22 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
+#: The key that shortens an answer.
+FIELDS = Option(
+    "fields",
+    None,
+    {
+        "description": "The keys of the answer that are returned: best.set is a key of each item "
+        "of best, * any key. evaluate without quantities answers with the headline ones then.",
+        "type": "array",
+        "items": {"type": "string"},
+        "maxItems": MOST,
+    },
+    False,
+    "fields",
+)
+
+
 class Tool(NamedTuple):
     """A tool of the interface: its command, purpose and keys."""
 
@@ -191,8 +210,16 @@ class Programs:
         Raises:
             PlanError: of a document, at its place in `plan.yaml`, or of a key.
         """
-        tool = self.tools[name]
-        return self._run_command(tool, body, tool.json)[0].encode("utf-8", "replace")
+        tool, fields = self.tools[name], body.get(FIELDS.key)
+        if fields is None:
+            return self._run_command(tool, body, tool.json)[0].encode("utf-8", "replace")
+        paths = [*FIELDS.yield_words(fields)]
+        if name == "evaluate":
+            body = {**body, "quantities": body.get("quantities") or layout.HEADLINE_IDS}
+        answer = files.parse_json(self._run_command(tool, body, True)[0])
+        for path in paths:
+            _check_field(answer, path)
+        return quote_json(select_fields(answer, paths)).encode("utf-8", "replace")
 
     def tell_assistant(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer an assistant as briefly as a person, for whom each word costs something.
@@ -209,17 +236,14 @@ class Programs:
             raise PlanError(Fault.from_pool(f"no tool '{name}'", name, self.tools))
         tool = self.tools[name]
         asked = body.get("quantities")
+        if body.get(FIELDS.key) is not None:
+            text = self.call_tool(name, body).decode()
+            return {"text": _shorten_text(text), "data": files.parse_json(text)}
         if name != "evaluate":
             return {"text": _shorten_text("".join(self._run_command(tool, body, False)))}
         shown = {**body, "quantities": asked or layout.HEADLINE_IDS}
         result = files.parse_json(self._run_command(tool, shown, True)[0])
-        data = {
-            "verdict": result["verdict"],
-            "quantities": {
-                each: {key: one[key] for key in BRIEF if key in one}
-                for each, one in result["quantities"].items()
-            },
-        }
+        data = select_fields(result, BRIEF)
         text = quote_json(data) if asked else "".join(self._run_command(tool, body, False))
         return {"text": _shorten_text(text), "data": data}
 
@@ -270,7 +294,7 @@ class Programs:
         ]
         words: list[str] = []
         for key, option in tool.options.items():
-            if given.get(key) is None:
+            if given.get(key) is None or option.holds == "fields":
                 continue
             with collect_faults(faults):
                 value = given[key]
@@ -292,12 +316,55 @@ def build_programs(commands: Mapping[str, Any], status: Callable[[list[str]], in
     for name, command in {**TOOLS, **MORE}.items():
         options = (Option.from_argument(*argument) for argument in commands[command].arguments)
         kept = {option.key: option for option in options if option is not None}
+        kept |= {FIELDS.key: FIELDS} if name in TOOLS else {}
         has_json = any("--format" in names for names, _ in commands[command].arguments)
         tools[name] = Tool(command, commands[command].help, kept, has_json)
     kinds = [how["choices"] for names, how in commands["schema"].arguments if "kind" in names]
     listed = tools["list"].options["what"].schema["enum"]
     texts = {"schema": kinds[0], "list": listed, "report": source.preset_names("plan")}
     return Programs(tools, texts, status)
+
+
+def select_fields(data: Any, paths: Iterable[str]) -> Any:
+    """Return data with the keys of some paths alone; a path applies to each item of a list."""
+    if isinstance(data, list):
+        return [select_fields(one, paths) for one in data]
+    below: dict[str, list[str]] = {}
+    for path in paths:
+        key, _, rest = path.partition(".")
+        below.setdefault(key, []).append(rest)
+    if not isinstance(data, dict) or "" in below:
+        return data
+    wanted = {key: [*below.get(key, ()), *below.get("*", ())] for key in data}
+    return {key: select_fields(data[key], paths) for key, paths in wanted.items() if paths}
+
+
+def _check_field(data: Any, path: str) -> None:
+    """Check that a path leads to something in an answer, or to what another answer may have.
+
+    Raises:
+        PlanError: no answer has it.
+    """
+    nodes = [data]
+    for part in path.split("."):
+        lists = [node if isinstance(node, list) else [node] for node in nodes]
+        nodes = [node for each in lists for node in each if isinstance(node, dict)]
+        keys = dict.fromkeys(key for node in nodes for key in node)
+        if nodes and part not in (*keys, "*", *_list_result_keys()):
+            raise PlanError(Fault.from_pool(f"no field '{path}'", part, keys))
+        nodes = [inner for node in nodes for key, inner in node.items() if part in (key, "*")]
+
+
+@cache
+def _list_result_keys() -> frozenset[str]:
+    """List all keys that results have."""
+    whole = [schema_files.build_bundle("result")]
+    keys: set[str] = set()
+    while whole:
+        node = whole.pop()
+        keys.update(node.get("properties", ()))
+        whole += [inner for inner in node.values() if isinstance(inner, dict)]
+    return frozenset(keys)
 
 
 def _shorten_text(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +16,17 @@ from planner.serve.programs import TOOLS
 from tests.conftest import ROOT
 
 
+def walk(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+    for inner in (
+        [*node.values()] if isinstance(node, dict) else node if isinstance(node, list) else ()
+    ):
+        yield from walk(inner)
+
+
 def references(node: Any) -> set[str]:
-    if isinstance(node, list):
-        return set().union(*map(references, node))
-    if not isinstance(node, dict):
-        return set()
-    own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
-    return own.union(*map(references, node.values()))
+    return {one["$ref"] for one in walk(node) if isinstance(one.get("$ref"), str)}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +62,13 @@ def test_each_address_is_described_and_each_reference_leads_somewhere(
     schemas = described["components"]["schemas"]
     for reference in references(described):
         assert reference.removeprefix("#/components/schemas/") in schemas, reference
-    for schema in schemas.values():
+    for name, schema in schemas.items():
         Draft202012Validator.check_schema(schema)
+        assert "." not in name  # a module to datamodel-codegen
+    properties = [node["properties"] for node in walk(described) if "properties" in node]
+    # What openapi-python-client reads: no schema that is `true`, no constant that is.
+    assert all(one is not True for each in properties for one in each.values())
+    assert not any(isinstance(node.get("const"), bool) for node in walk(described))
 
 
 @pytest.mark.parametrize("name", preset_names("plan"))
@@ -77,6 +87,7 @@ def test_what_is_answered_is_described(server: Any, described: dict[str, Any]) -
     bodies: list[tuple[dict[str, Any], int]] = [
         ({"plan": "gpt2small_hgx-h100"}, 200),
         ({"plan": "gpt2small_hgx-h100", "quantities": ["mfu", "memory."]}, 200),
+        ({"plan": "gpt2small_hgx-h100", "fields": ["verdict"]}, 200),
         ({"plan": "model: x"}, 422),
         ({}, 422),
     ]

@@ -110,6 +110,22 @@ def test_a_few_quantities_are_those_of_all(server: Any) -> None:
     }
 
 
+def test_fields_are_those_of_the_whole_answer(server: Any) -> None:
+    whole = server.ask("POST", "/v1/evaluate", {"plan": TEXT, "quantities": FOUR})[1]
+    asked = {"plan": TEXT, "fields": ["verdict", "quantities.*.value", "quantities.*.interval"]}
+    status, brief, _ = server.ask("POST", "/v1/evaluate", asked)
+    assert status == 200 and [*brief] == ["verdict", "quantities"]
+    assert brief["verdict"] == whole["verdict"] and len(json.dumps(brief)) < 2000
+    assert {*FOUR} - {*brief["quantities"]} == {"memory.total"}  # others are headline quantities
+    for name in {*FOUR} - {"memory.total"}:
+        kept = {k: v for k, v in whole["quantities"][name].items() if k in ("value", "interval")}
+        assert brief["quantities"][name] == kept
+    few = server.ask("POST", "/v1/evaluate", {**asked, "quantities": ["parameters.total"]})[1]
+    assert [*few["quantities"]] == ["parameters.total"]
+    asked = {"plan": PLAN, "top": 2, "fix": ["parallelism.tensor=8"], "fields": ["best.set"]}
+    assert [[*one] for one in server.ask("POST", "/v1/search", asked)[1]["best"]] == [["set"]] * 2
+
+
 def test_an_answer_of_no_is_an_answer(server: Any) -> None:
     alone = {"parallelism.tensor": 1, "parallelism.pipeline": 1, "parallelism.sequence": False}
     body = {"plan": PLAN, "set": alone}
@@ -132,6 +148,10 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
         ("evaluate", {"plan": "llama70b"}, "", "did you mean 'llama70b_h100x1024'?"),
         ("evaluate", {"plan": 5}, "", "'plan' is not a plan"),
         ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
+        ("evaluate", {"plan": PLAN, "fields": ["verdict.stat"]}, "", "did you mean 'state'?"),
+        ("evaluate", {"plan": PLAN, "fields": "verdict"}, "", "array"),
+        ("evaluate", {"plan": PLAN, "field": ["verdict"]}, "", "did you mean 'fields'?"),
+        ("search", {"plan": PLAN, "top": 10**12}, "", "at most 1000"),
         ("search", {"plan": PLAN, "top": 0}, "", "at least 1"),
         ("search", {"plan": PLAN, "top": "3"}, "", "integer"),
         ("search", {"plan": PLAN, "full": "yes"}, "", "boolean"),
