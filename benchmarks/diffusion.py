@@ -117,6 +117,7 @@ def flops(name: str, model: Any, device: str = "meta") -> tuple[int, int]:
                 given |= {"guidance": zeros(1)} if c.guidance_embeds else {}
             else:
                 given["img_shapes"] = [(1, 8, 8)]
+                given |= {"additional_t_cond": one} if c.use_additional_t_cond else {}
             if name == "FluxTransformer2DModel":
                 given["pooled_projections"] = zeros(1, c.pooled_projection_dim)
         elif name == "LTXVideoTransformer3DModel":

@@ -32,6 +32,9 @@ def convert_diffuser(
     """
     name = str(config[NAME])
     if name not in CLASSES:
+        for reason, classes in _SAID["refusals"].items():
+            if name in classes:
+                raise PlanError(Fault(f"{name} is not modelled: {reason}", place))
         fault, allowed = f"the class {name[:200]!r} is not known", None
         if name.endswith("Pipeline"):
             fault = f"{name[:200]} is a pipeline of several models"
