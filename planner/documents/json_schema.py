@@ -30,9 +30,9 @@ def read_schema(kind: str) -> Schema:
     root = resources.read_json(file, parse_float=units.parse_number)
     known = dict[str, Any]()  # what is referred to from many places, by its reference
 
-    def resolve(node: Any) -> Any:
+    def resolve(node: Any, named: bool = False) -> Any:
         """Return a schema with each reference replaced by what it refers to, keys beside it
-        merged."""
+        merged; or such schemas by name."""
         if isinstance(node, list):
             return [resolve(item) for item in node]
         if not isinstance(node, dict):
@@ -41,7 +41,9 @@ def read_schema(kind: str) -> Schema:
             # That a key may be anything says nothing of it.
             return _merge_branches(
                 {
-                    key: inner if key in _DATA else resolve(inner)
+                    key: inner
+                    if key in _DATA and not named
+                    else resolve(inner, key == "properties")
                     for key, inner in node.items()
                     if inner is not True or key in _DATA
                 }

@@ -59,6 +59,7 @@ def build(plan: Plan) -> Case:
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
         "patches": bool(plan.get("model.stem")),
+        "padded": plan.get("training.padding") == "longest",
         "tuned": plan.get("training.lora") is not None
         or plan.get("training.objective") not in (None, "pretrain"),
         "bucketed": bool(plan.get("memory.buckets")),

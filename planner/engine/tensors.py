@@ -24,8 +24,9 @@ from planner.plans.hardware import is_narrow
 from planner.plans.model import WIDE
 
 ONE = make_number(1)
-#: Elements of a row, and how many rows there are on one device before the split, by name.
-WIDTHS, ROWS = (
+#: Elements of a row, how many rows there are on one device before the split, and how many of the
+#: longest micro-batch, by name.
+WIDTHS, ROWS, OF_LONGEST = (
     {name: parse_formula(str(text), resolve_name).tree for name, text in table.items()}
     for table in resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 )
@@ -87,7 +88,7 @@ def list_tensors(
     }
     # Projections of a prepared base give what they take, but attention casts it for its kernel.
     given = "stream" if chosen["prepared"] and block.kind in ("mlp", "moe") else "activation"
-    kinds = [block.kind]
+    kinds, all_rows = [block.kind], ROWS | OF_LONGEST if settings["padded"] else ROWS
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
         kinds.append("gathered attention")  # of all keys and values, before it starts
@@ -123,7 +124,7 @@ def list_tensors(
             entry,
             line.get("moment", "kept"),
             "selective" if again else "no",
-            ROWS[line.get("rows", "tokens")],
+            all_rows[line.get("rows", "tokens")],
             line["times"] * width if line.get("times", 1) > 1 else width,
             sizes.get(size, size),
             RANKS[split],

@@ -94,9 +94,19 @@ class Lengths:
             for share in shares
         ]
 
+    def compute_mean_longest(self, count: int) -> float:
+        """Compute the mean of the longest of ``count`` texts, in tokens: the sum of the chances
+        that at least one of them is longer than a length."""
+        if count == 1 or not self.spread:
+            return self.mean
+        width = self.cap / GRID
+        above = (self.find_share_above(width * (at + 0.5)) for at in range(GRID))
+        return width * sum(1 - (1 - share) ** count for share in above)
+
 
 def read_lengths(node: Mapping[str, Any]) -> Lengths:
-    """Read completed ``rl.prompt_tokens`` or ``rl.response_tokens``."""
+    """Read completed ``rl.prompt_tokens``, ``rl.response_tokens`` or
+    ``training.example_tokens``."""
     return Lengths(*(float(node[key]) for key in ("mean", "cap", "spread")))
 
 
@@ -132,21 +142,13 @@ def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
             draft.fault(key, f"{key} is not given", "a number of tokens, or {mean, cap, spread}")
             continue
         node = rl[name] = dict(node) if isinstance(node, dict) else {"mean": node}
-        cap = node.get("cap") or whole
-        if cap is None:
-            draft.fault(key, "nothing limits it", "training.sequence_length, or a model's")
-        elif node["mean"] > cap:
-            wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {cap}"
-            draft.fault(key, wrong, f"at most {cap}")
-        elif whole and cap > whole:
-            wrong = f"{cap} tokens are more than training.sequence_length {whole}"
-            draft.fault(f"{key}.cap", wrong, f"at most {whole}")
+        check_lengths(draft, key, node, whole)
     if len(draft.faults) > before:
         return False
     for name, prompt in (("prompt_tokens", 0), ("response_tokens", rl["prompt_tokens"]["mean"])):
         node, room = rl[name], max(1, (whole or 0) - math.ceil(prompt))
         draft.default(f"rl.{name}.cap", room, "what training.sequence_length leaves")
-        default_fact(draft, f"rl.{name}.spread", _load_facts()[name], "1")
+        default_fact(draft, f"rl.{name}.spread", load_facts()[name], "1")
         if node["mean"] > node["cap"]:
             wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {room}"
             draft.fault(f"rl.{name}", f"{wrong} that prompts leave", f"at most {room}")
@@ -155,8 +157,35 @@ def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
     return len(draft.faults) == before
 
 
+def check_lengths(draft: Draft, key: str, node: Mapping[str, Any], whole: int | None) -> None:
+    """Check that a mean is at most its cap, and the cap at most the longest sequence.
+
+    Args:
+        draft: takes the faults.
+        key: dotted, of the lengths.
+        node: {mean, cap, spread}, as far as they are given.
+        whole: longest sequence, in tokens.
+    """
+    cap = node.get("cap") or whole
+    if cap is None:
+        draft.fault(key, "nothing limits it", "training.sequence_length, or a model's")
+    elif node["mean"] > cap:
+        wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {cap}"
+        draft.fault(key, wrong, f"at most {cap}")
+    elif whole and cap > whole:
+        wrong = f"{cap} tokens are more than training.sequence_length {whole}"
+        draft.fault(f"{key}.cap", wrong, f"at most {whole}")
+
+
+def round_length(tokens: float, layout: Mapping[str, Any]) -> int:
+    """Round a mean length up to what the ranks that divide a sequence need."""
+    ranks = layout["tensor"] * layout["context"]
+    multiple = 2 * ranks if ranks > 1 else 1
+    return math.ceil(tokens / multiple) * multiple
+
+
 @cache
-def _load_facts() -> Mapping[str, Any]:
+def load_facts() -> Mapping[str, Any]:
     """Return what a plan of reinforcement learning has where it states nothing else."""
     facts: Mapping[str, Any] = resources.load_preset("efficiency/rollout")
     return facts
@@ -168,7 +197,7 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     rollout, split = rl["rollout"], rl["placement"] == "split"
     own, why = (every // 2, "half of cluster.devices") if split else (every, "all, in turn")
     devices = draft.default("rl.rollout.devices", own, why)
-    facts = _load_facts()
+    facts = load_facts()
     default_fact(draft, "rl.rollout.memory_share", facts["memory_share"][rl["placement"]], "1")
     default_fact(draft, "rl.rollout.step_overhead", facts["step_overhead"], "s")
     for key, unit in (("logprob_excess", "1"), ("switch_share", "1"), ("host_seconds", "s")):
@@ -248,18 +277,16 @@ def _pack_batch(draft: Draft, rl: dict[str, Any]) -> None:
         why = "packed: the tokens of training.global_batch responses, in sequences of equal length"
     else:
         passes = max(1, math.ceil(each / micro))
-        longest = response.find_longest(micro) if micro > 1 else response.mean
-        mean = prompt.mean + longest
+        mean = prompt.mean + response.compute_mean_longest(micro)
         why = "padded: each micro-batch to its longest response, on average"
     if layout["virtual_pipeline"] > 1:  # whose schedule runs whole rounds of the pipeline
         passes = -(-passes // layout["pipeline"]) * layout["pipeline"]
     rows = data * passes * micro
     tokens = mean * batch if packed else mean * rows
-    multiple = 2 * layout["tensor"] * layout["context"] if inner > layout["pipeline"] else 1
     for key, value in (
         ("micro_batch", micro),
         ("global_batch", rows),
-        ("sequence_length", math.ceil(tokens / rows / multiple) * multiple),
+        ("sequence_length", round_length(tokens / rows, layout)),
     ):
         if training.get(key) != value:
             training[key] = value

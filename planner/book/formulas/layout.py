@@ -60,6 +60,17 @@ tokens = Quantity(
     stacked=True,
 ).equals(s * b / c, "b sequences of s tokens, of which each context-parallel rank has its part.")
 
+Quantity(
+    "layout.padding",
+    "f_pad",
+    "share of the tokens that are padding",
+    share=True,
+    within=SHARE,
+    source="definition",
+).where(padding=("longest", "sequence_length")).equals(
+    1 - s_ex / s, "Examples have s_ex tokens, sequences s."
+)
+
 fused_rows = Quantity(
     "layout.fused_rows",
     "n_row",

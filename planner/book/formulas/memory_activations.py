@@ -57,8 +57,12 @@ for _wide, _zero in {"autocast": (0, 1, 2), "prepared": (0, 1, 2, 3)}.items():
         zero=_zero,
     ).equals(4, "Embedding and norms are fp32, and so are the sums of what they give.")
 _INPUT = "The layer's input only; the rest is computed again."
-kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=False).equals(
+_ONE_STREAM = {"recompute": "full", "streamed": False}
+kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", padded=False, **_ONE_STREAM).equals(
     stream_bytes * tokens * h / input_ranks, _INPUT
+)
+kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", padded=True, **_ONE_STREAM).equals(
+    stream_bytes * tokens * h / input_ranks * s_cap / s, f"{_INPUT} Of the longest micro-batch."
 )
 kept_layer.by(f"{KORTHIKANTI}, section 5: 2sbh", recompute="full", streamed=True).equals(
     stream_bytes

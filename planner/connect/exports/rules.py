@@ -344,6 +344,8 @@ def _list_subjects(row: Row) -> Iterator[tuple[str, str]]:
 def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
     """Export one key of the plan; it counts as heard, whatever its row's condition."""
     value, to, words = draft.get(key), row.get("to"), row.get("words")
+    if key == "training.sequence_length" and draft.get("training.padding"):
+        value = draft.plan.document.get(key) or value  # what no example is longer than
     if not all(is_met(draft.get, name, row[name]) for name in CONDITIONS if name in row):
         return
     if value is None:
@@ -396,6 +398,7 @@ OF_ALL: tuple[Row, ...] = (
             "training.stack",
             "training.distributed_optimizer",
             "training.output_tokens",
+            *("training.examples", "training.epochs", "training.example_tokens", "training.packed"),
             *filter_keys(FOLLOWING),
         ]
     },

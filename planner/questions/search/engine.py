@@ -41,7 +41,7 @@ from planner.questions.constraints import (
     numeric,
 )
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, REPLICAS, SCHEDULE, Space, SpaceRows
+from planner.questions.search.layouts import CUT, MICRO_BATCH, REPLICAS, SCHEDULE, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.results.attribution import break_down
 from planner.results.intervals import compute_interval
@@ -479,7 +479,10 @@ def search(
     for asked in (by, *(limit.quantity for limit in limits)):
         check_batchable(asked, plan.book)
     quantities = list_criteria(by, (*limits, keeps))
-    options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
+    held = {**(fixed or {})}
+    if plan.get("training.padding") == "longest":  # the length of a sequence is of its micro-batch
+        held.setdefault(MICRO_BATCH, plan.get(MICRO_BATCH))
+    options = {**{k: (v,) for k, v in held.items()}, **(vary or {})}
     walk = searched = Walk(plan, quantities, options, full, most, launcher)
     ask = partial(_Selected, by, (*limits, PREDICTED), keeps, top, points, choices)
     found = ask(walk)

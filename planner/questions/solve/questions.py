@@ -11,7 +11,8 @@ from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
-from planner.plans.plan import about
+from planner.plans.examples import DECIDED_BY
+from planner.plans.plan import about, variant
 from planner.questions import domains
 from planner.questions.constraints import (
     Limit,
@@ -185,6 +186,8 @@ class Inquiry:
                 raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
         self.fits = list_fit_limits(margin_of(plan, self.margin), plan)
         self.about = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
+        if held := [key for key in DECIDED_BY.get(self.about.key, ()) if plan.get(key)]:
+            self.plan = variant(plan, dict.fromkeys(held))
         if vary is not None:
             about(vary)
         if vary is not None and self.goal is None and not limits:
