@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from planner.base import numbers
+from planner.documents.quick import PAIRED
 from planner.plans.document import Draft
 from planner.plans.hardware import default_fact
-from planner.plans.placement import PAIRED
 from planner.plans.reinforcement import check_lengths, load_facts, read_lengths, round_length
 
 EXAMPLES, EPOCHS, PADDING = "training.examples", "training.epochs", "training.padding"

@@ -253,7 +253,7 @@ def test_steps_cover_the_tokens() -> None:
 def test_only_what_learns_from_text_alone_is_packed(objective: str) -> None:
     """axolotl 0.19.0, utils/schemas/validation.py (check_sample_packing_w_rl, check_kto_config);
     of TRL 1.16.0 only SFTConfig has the key."""
-    plan = "presets/fine_tuning/dpo_llama3.1-8b_8xh100.yaml"
+    plan = "presets/fine_tuning/reward_llama3.1-8b_8xh100.yaml"
     said = read("axolotl", f"training.objective={objective}", plan=plan)
     assert ("sample_packing" in said) == (objective == "sft")
     assert (said.get("remove_unused_columns") is False) == (objective == "kto")
