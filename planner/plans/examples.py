@@ -75,7 +75,8 @@ def _count_tokens(draft: Draft) -> None:
     once = examples * each * (2 if two else 1)
     epochs = Fraction(training.get("tokens") or once) / Fraction(once)
     epochs = draft.default(EPOCHS, epochs, "training.tokens over those of the examples, else 1")
-    why = f"{numbers.text(epochs, style='exact')} epochs of {numbers.exact_text(examples)} examples of {of}"
+    times = f"{numbers.text(epochs, style='exact')} epochs of {numbers.exact_text(examples)}"
+    why = f"{times} examples of {of}"
     tokens = draft.default(TOKENS, once * epochs, why)
     if tokens != once * epochs:
         wrong = f"{numbers.text(tokens, 'tokens', 'table')} tokens contradict {why}"
