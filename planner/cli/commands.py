@@ -262,7 +262,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     result = _find_answer(result)
     if {one.name for one in asked.answers} <= {"tokens-by-deadline"}:
         names = quick.list_asked(text, result.plan.reinforced)
-        lead += [_format_asked(name, [result]) for name in names]
+        lead += [_format_asked(name, [result]) for name in _add_hours(names, [result])]
     assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
     lead += [f"Assumed: {assumed}"]
     corrected, (ignored, *without) = quick.correct_spelling(text)[1], quick.list_ignored(text)
@@ -304,6 +304,12 @@ def _list_left_out(words: Collection[str], unused: Collection[str]) -> list[str]
     hint = "If one of them matters, write it as KEY=VALUE (docs/quick.md)."
     lines = [f"Not understood, and left out: {left}. {hint}"] if words else []
     return lines + ([f"Not used, changes nothing that is computed: {numbers}."] if unused else [])
+
+
+def _add_hours(names: Sequence[str], results: Sequence[Any]) -> list[str]:
+    """Add the GPU hours to a cost that is asked for and that one of the results does not have."""
+    unpriced = any(each["cost.total"].value is None for each in results)
+    return [*names, *(["time.device_hours"] if "cost.total" in names and unpriced else [])]
 
 
 def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",)) -> str:
@@ -372,7 +378,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0], all(one.plan.reinforced for one in results)) or usual
-    answers += [_format_asked(name, results, sides) for name in asked]
+    answers += [_format_asked(name, results, sides) for name in _add_hours(asked, results)]
     return "\n".join([*answers, *lead, "", *found])
 
 

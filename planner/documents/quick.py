@@ -53,7 +53,17 @@ UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless", "times
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 SAME_KIND |= dict.fromkeys(("launcher", "training.stack", "training.implementation"), "software")
 SAME_KIND |= dict.fromkeys(("tuned", "lora", "training.lora.base", "double"), "method")
-UNCOMPARED = (*UNREAD, "whole", "question", "alone", "several", "some nodes", "busy", "time.use")
+UNCOMPARED = (
+    *UNREAD,
+    "cluster.provider",
+    "whole",
+    "question",
+    "alone",
+    "several",
+    "some nodes",
+    "busy",
+    "time.use",
+)
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -82,7 +92,7 @@ _KEY = re.compile(r"[A-Za-z]+(?:[\s_.-]+[A-Za-z]+){0,3}")
 #: A key with a value that is none of a plan, and a label such as `d20`.
 _ASSIGNED = re.compile(
     r"(?<![\w-])(?:--[A-Za-z][\w-]*(?:[= ]-?\d[\w.-]*)?|-?[A-Za-z][\w.]*=[^\s,;]+"
-    r"|[a-z]+(?:_[a-z]+)+[ :]+-?\d[\w.-]*)"
+    r"|[a-z]+(?:_[a-z]+)+(?:[ :]+-?\d[\w.-]*|(?!\w)))"
 )
 _LABEL = re.compile(r"_?(?!x\d)[a-z]+[-_]?\d[\w.]*")
 _BARE_NUMBER = r"\d[\d.,]*[kx]?"
@@ -361,6 +371,8 @@ def _choose_phases(pieces: list[Piece]) -> list[Piece]:
     for one in pieces:
         values = one.values or {}
         own = {key for key in values if key.startswith("rl.")}
+        if planned and not own and "training.objective" in values:  # of a reward model
+            one = one._replace(values={})
         kept = own | {"why", "unless"} if planned else values.keys() - own
         fitting = {key: value for key, value in values.items() if key in kept}
         chosen.append(one._replace(values=fitting) if own else one)
@@ -405,7 +417,10 @@ def _may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     ``whole`` plan, stand alone between commas, but no word that turns the meaning of others: a
     negation, of what is understood."""
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
-    shortest = 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2  # no unit of a number
+    single = bool(re.fullmatch("[a-z]", words)) and before.endswith("-")  # Nemotron-H
+    shortest = (
+        1 if single else 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2
+    )  # no unit of a number
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
@@ -512,6 +527,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     """
     asked = [said.pop(key).value for key in [*said] if key.startswith("question ")]
     spent = said.pop("flop", None)
+    _assume_offload(said)
     if "rl.algorithm" in said:
         said.setdefault("tuned", said["rl.algorithm"]._replace(value=True))
     trained = {*RUN}
@@ -648,6 +664,9 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
         _add_note(said, algorithm.place, rows["note"].format(algorithm.value))
         said["other objective"] = algorithm
         return False
+    for role in ("rl.critic", "rl.reward"):
+        if size := said.pop(f"{role} size", None):
+            said[role] = _choose_shape(size, {})
     examples, epochs = said.pop("examples", None), said.pop("epochs", None)
     for key in ("training.tokens", "example"):
         said.pop(key, None)
@@ -739,6 +758,16 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
             said["cluster.devices"] = least._replace(value=many, why=why)
 
 
+def _assume_offload(said: dict[str, Said]) -> None:
+    """Assume of what an offload is of which nobody says it: of the optimizer, and where the weights
+    are divided (FSDP, ZeRO-3) of these too."""
+    vague, zero = said.pop("offload", None), said.get("parallelism.zero")
+    if vague and not {"training.offload.optimizer", "training.offload.parameters"} & {*said}:
+        parts = ("optimizer", "parameters")[: 2 if zero and zero.value == 3 else 1]
+        why = f"{ASSUMED}nobody says of what; of the {' and the '.join(parts)}"
+        said |= {f"training.offload.{part}": vague._replace(why=why) for part in parts}
+
+
 def _choose_teacher(said: dict[str, Said]) -> None:
     """Choose the teacher that a size means, of the student's family; and the family of a student
     of which only the size is given, which is the teacher's."""
@@ -821,11 +850,10 @@ def _choose_model(said: dict[str, Said]) -> None:
         said["model"] = shape
         said["sized"] = size
         said |= {"used": active} if active else {}
-    if (vocab := said.pop("shape.vocab", None)) and isinstance(said["model"].value, str):
-        like = {"extends": said["model"].value, "vocab": vocab.value}
-        said["model"] = said["model"]._replace(value=like)
-    elif vocab:
-        _add_note(said, vocab.place, f"vocab {vocab.value}: not used beside a size")
+    if vocab := said.pop("shape.vocab", None):
+        like = said["model"].value
+        like = like if isinstance(like, dict) else {"extends": like}
+        said["model"] = said["model"]._replace(value={**like, "vocab": vocab.value})
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
@@ -893,6 +921,7 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
     near = [one for one in names if _is_near(_find_sizes(one)[0], size.value, limit="shape")]
     near = spelt or near
     near = [one for one in near if not experts or len({*_find_sizes(one)}) > 1]
+    near = [one for one in near if experts or "moe" not in one.split("-")]
     if not near and family.value not in _load_phrases()["other_families"].split():
         return None
     if not near:
@@ -954,11 +983,14 @@ def _choose_shape(size: Said, said: Mapping[str, Said], gated: bool = False) -> 
     total = exact_text(_load_sizes()[name][1])
     shown = numbers.text(_load_sizes()[name][1], "parameters", "table")
     why = f"{ASSUMED}shape: the published dense model nearest to {size.value}, of {shown}"
-    if _is_near(total, size.value, limit="shape") and not deep:
+    vocab = said.pop("shape.vocab", None)
+    if _is_near(total, size.value, limit="shape") and not (deep or vocab):
         return Said(name, size.place, why)
     model = source.load({"extends": name}, kind="model").data
-    ends = model["vocab"] * model["hidden"] * (1 if model.get("tied_embeddings") else 2)
-    inner = (_load_sizes()[name][1] - ends) / model["layers"]
+    word = model["hidden"] * (1 if model.get("tied_embeddings") else 2)
+    inner = (_load_sizes()[name][1] - word * model["vocab"]) / model["layers"]
+    own = {"vocab": vocab.value} if vocab else {}
+    ends = word * own.get("vocab", model["vocab"])
     layers, step = deep or round((wanted - ends) / inner), 2 * model["attention"]["heads"]
     if deep or layers < 1:  # ends grow with the width, layers with its square
         layers = deep or model["layers"]
@@ -968,14 +1000,14 @@ def _choose_shape(size: Said, said: Mapping[str, Said], gated: bool = False) -> 
         if wide < 4 * step:
             return Said({"parameters": size.value}, size.place)
         why += f", with {layers} layers of {wide}, not {model['layers']} of {model['hidden']}"
-        like = {"extends": name, "layers": layers, "hidden": wide}
+        like = {"extends": name, "layers": layers, "hidden": wide, **own}
         if inside := model.get("mlp", {}).get("intermediate"):
             like |= {"mlp": {"intermediate": max(1, round(inside * factor / 64)) * 64}}
         return Said(like, size.place, why)
     if max(ratios[name], 1 / ratios[name]) > _load_phrases()["limits"]["scaled"]:
         return Said({"parameters": size.value}, size.place)
     why += f", with {layers} layers in place of {model['layers']}"
-    return Said({"extends": name, "layers": layers}, size.place, why)
+    return Said({"extends": name, "layers": layers, **own}, size.place, why)
 
 
 def _build_shape(said: dict[str, Said]) -> Said | None:
@@ -993,7 +1025,7 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
         like = own.value if own else _list_families()[of.value][0] if of else ""
     named = {*NAMED, "experts", "active"} & {*said}
     if not keys or ("shape.hidden" not in keys and named):
-        for key in {*keys} - ({"shape.layers"} if named == {"size"} else {"shape.vocab"}):
+        for key in {*keys} - {"shape.vocab", *(["shape.layers"] if named == {"size"} else [])}:
             note = f"{key.removeprefix('shape.')} {said[key].value}: not used beside a model's name"
             _add_note(said, said.pop(key).place, note)
         return None
@@ -1287,8 +1319,11 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
             why = f"{ASSUMED}a batch beside accumulation is that of each device"
             said["training.micro_batch"] = said.pop(BATCH)._replace(why=why)
     if step := said.pop("batch_tokens", None):
-        if step.value < _load_phrases()["limits"]["tokens"]:
+        if step.value < _load_phrases()["limits"]["tokens"] and not tuned:
             raise _ask_for("batch", step.place, exact_text(step.value))
+        if step.value < each and (not length or length.why):
+            each = min(each, step.value)
+            said[LENGTH] = step._replace(value=each, why=f"{ASSUMED}the batch as one sequence")
         count, devices = max(1, round(step.value / each)), said.get("cluster.devices")
         rest = devices.value // gcd(devices.value, count) if devices else 0
         if devices and (count > devices.value or rest > _load_phrases()["limits"]["split"]):
@@ -1392,13 +1427,18 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         return
     if not ({"budget", "money"} & said.keys() or "cost" in asked):
         return
-    if listed and cloud is None:
+    sold = [one for one in listed if cloud is None or cloud.value == one["provider"]]
+    if sold:
         why = ASSUMED + "nobody states a price; the first that is listed"
         key = "price" if "deadline" in said and "largest-model" in asked else "provider"
-        said[f"cluster.{key}"] = Said(listed[0][key], Place(TEXT), why)
-    elif "time" not in asked and (cloud or "cost" in asked or "training.tokens" not in said):
+        said[f"cluster.{key}"] = Said(sold[0][key], Place(TEXT), why)
+    elif "time" not in asked and (spent or {"budget", "money"} & said.keys()):
         place = cloud.place if cloud else Place(TEXT)
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
+    else:
+        sold = f"{said['cluster.accelerator'].value}{f' at {cloud.value}' if cloud else ''}"
+        note = f"no price of {sold} is listed, so that no cost is computed; write one as $2.5/h"
+        _add_note(said, Place(TEXT), note)
 
 
 def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
@@ -1794,7 +1834,8 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
     ends = [glue.start(), found.end()] if glue else [found.end()]
     if glue and glue[0] == "_" and _is_harmless(text[at : glue.start()].lower()):
         pieces.append(Piece(at, glue.start(), {"ignored": True}, (0, 1, 1)))
-    if assigned and _is_harmless(re.split(r"\W", assigned[0].lstrip("-"))[0].lower()):
+    valued = assigned and re.search(r"[=\d]", assigned[0])
+    if assigned and valued and _is_harmless(re.split(r"\W", assigned[0].lstrip("-"))[0].lower()):
         pieces.append(Piece(at, assigned.end(), {"ignored": True}, (1, 1, 1)))
     elif assigned:
         pieces.append(Piece(at, assigned.end(), None, (assigned.end() - at - 1, 0, 1)))
@@ -2010,6 +2051,9 @@ def _fill_phrase(
         }
         filled |= {key: one * values["count"] for key, one in says.get("times", {}).items()}
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
+        for cloud, begins in _load_phrases()["clouds"].items() if name else ():
+            if re.match(begins, name):
+                filled["cloud"], why["cloud"] = cloud, f"who rents {name} out"
         if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
             why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"
         yield found.end(), {**filled, "why": why} if why else filled
