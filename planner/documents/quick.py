@@ -961,7 +961,7 @@ def _is_near(one: str, other: str, unit: str = "parameters", limit: str = "near"
     return max(share, 1 / share) <= float(_load_phrases()["limits"][limit])
 
 
-def _choose_shape(size: Said, said: Mapping[str, Said], gated: bool = False) -> Said:
+def _choose_shape(size: Said, said: dict[str, Said], gated: bool = False) -> Said:
     """Choose the published dense model that reads the length, whose heads can be split, whose
     feed-forward is ``gated`` if that is wanted, and whose shape a size gets: with more or fewer
     layers where it is not near, of another width where its layers are given or its vocabulary
@@ -1436,8 +1436,8 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         place = cloud.place if cloud else Place(TEXT)
         raise _ask_for("price", place, cloud.value if cloud else said["cluster.accelerator"].value)
     else:
-        sold = f"{said['cluster.accelerator'].value}{f' at {cloud.value}' if cloud else ''}"
-        note = f"no price of {sold} is listed, so that no cost is computed; write one as $2.5/h"
+        unsold = f"{said['cluster.accelerator'].value}{f' at {cloud.value}' if cloud else ''}"
+        note = f"no price of {unsold} is listed, so that no cost is computed; write one as $2.5/h"
         _add_note(said, Place(TEXT), note)
 
 
@@ -2052,7 +2052,7 @@ def _fill_phrase(
         filled |= {key: one * values["count"] for key, one in says.get("times", {}).items()}
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
         for cloud, begins in _load_phrases()["clouds"].items() if name else ():
-            if re.match(begins, name):
+            if re.match(begins, str(name)):
                 filled["cloud"], why["cloud"] = cloud, f"who rents {name} out"
         if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
             why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"
