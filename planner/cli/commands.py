@@ -21,7 +21,7 @@ from planner.base import files, resources
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, collect_faults, require_extra
 from planner.cli.completion import SHELLS
-from planner.connect.exports import FORMATS, LAUNCHED, READ_TRAINERS, SCHEDULERS, TABLED
+from planner.connect.exports import FORMATS, LAUNCHED, READ_TRAINERS, SCHEDULERS, SCRIPTED, TABLED
 
 if TYPE_CHECKING:
     from planner.plans.document import Plan
@@ -65,6 +65,7 @@ _ROWS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 #: The lists and the types that its arguments name.
 CHOICES = {
     "frameworks": FORMATS,
+    "written": (*FORMATS, *SCRIPTED),
     "schedulers": SCHEDULERS,
     "shells": SHELLS,
     "sources": ("huggingface", *LAUNCHED, *READ_TRAINERS, *TABLED, "eleuther"),
@@ -694,9 +695,12 @@ def _run_export(options: argparse.Namespace) -> int:
     """Write the launch configuration of a plan; exit with status 1 where the framework cannot run
     it."""
     from planner.connect import as_run, exports
+    from planner.connect.exports import scripts
 
-    plan = _load_plan(options)
-    made = exports.build_config(plan, options.to)
+    plan, scripted = _load_plan(options), options.to in SCRIPTED
+    if scripted and options.job is not None:
+        raise PlanError(Fault(f"--job wraps no script of {options.to}", None, "without --job"))
+    made = (scripts.write_trainer_script if scripted else exports.build_config)(plan, options.to)
     if made.lost and not options.force:
         for caveat in exports.caveats(made.lost):
             print(f"{options.to}: {caveat}", file=sys.stderr)

@@ -21,7 +21,7 @@ from planner.report.lanes import ORDER
 from planner.report.layout import CALLED, LEGEND, LOOKS
 from planner.results.durations import COMPUTE, HOST, LINK, NETWORK, SLOTS
 from planner.results.result import Result
-from planner.results.rl_step import DRAIN, REPLICAS, simulate_plan
+from planner.results.rl_step import DRAIN, REPLICA_LANES, simulate_plan
 from planner.results.timeline import Span, Timeline, simulate_step
 
 MOST = 16  # lanes that are seen at once
@@ -238,7 +238,7 @@ class RlStepView(StepView):
     @cached_property
     def _slowest(self) -> int:
         """The lane of the engine's slowest replica."""
-        return int(self._timeline.names[:2] == REPLICAS)
+        return int(self._timeline.names[:2] == REPLICA_LANES)
 
     @computed_field
     def table(self) -> Table:

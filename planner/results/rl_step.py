@@ -22,9 +22,9 @@ from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, simulate_step
 
 #: What each side works on in turn, with the part of a step that it is and its share of that.
-Phases = Sequence[tuple[str, str, float]]
-SCORING: Phases = [("scoring", "reward", 1)]
-TRAINING: Phases = [
+PhaseShares = Sequence[tuple[str, str, float]]
+SCORING: PhaseShares = [("scoring", "reward", 1)]
+TRAINING: PhaseShares = [
     ("states from the host", "switch", 0.5),
     ("log-probabilities", "logprob", 1),
     ("reference", "reference", 1),
@@ -35,13 +35,13 @@ TRAINING: Phases = [
     ("states to the host", "switch", 0.5),
 ]
 READING, FULL, DRAIN = "reading prompts", "generating", "generating, no request waits"
-REQUEST = "request"
+REQUEST_SPAN = "request"
 #: Lanes of the replicas of the engine that end first and last, and of the only one.
-REPLICAS, ONLY = ("quickest", "slowest"), ("engine",)
+REPLICA_LANES, ONLY = ("quickest", "slowest"), ("engine",)
 #: Steps that are run beyond those that the staleness has under way.
 SETTLING = 3
 #: Points of a line, in order.
-Line = Sequence[tuple[float, float]]
+PolyLine = Sequence[tuple[float, float]]
 
 
 def simulate_plan(result: Result, slow: Mapping[int, float] | None = None) -> Timeline:
@@ -76,7 +76,7 @@ class ReplicaRun(NamedTuple):
     requests: Sequence[tuple[float, float]]
 
 
-def time_replica(lengths: Sequence[float], slots: int, pace: Line) -> ReplicaRun:
+def time_replica(lengths: Sequence[float], slots: int, pace: PolyLine) -> ReplicaRun:
     """Run the requests of a replica.
 
     Args:
@@ -95,7 +95,7 @@ def time_replica(lengths: Sequence[float], slots: int, pace: Line) -> ReplicaRun
     return ReplicaRun(line[-1][1], line[1][1], times)
 
 
-def interpolate(line: Line, at: float) -> float:
+def interpolate(line: PolyLine, at: float) -> float:
     """Interpolate between the points of a line; beyond its ends it has their values."""
     number = bisect_left(line, (at,))
     if not 0 < number < len(line):
@@ -158,15 +158,17 @@ class _RlRun:
         runs = sorted(time_replica(group, self.slots, self.pace) for group in groups if group)
         several = len(runs) > 1
         start = begin + self._get_seconds("prefill")  # on all replicas alike
-        for name, run in zip(REPLICAS if several else ONLY, (runs[0], runs[-1]), strict=several):
+        for name, run in zip(
+            REPLICA_LANES if several else ONLY, (runs[0], runs[-1]), strict=several
+        ):
             self._add(name, COMPUTE, READING, begin, start)
             self._add(name, COMPUTE, FULL, start, start + run.full)
             self._add(name, COMPUTE, DRAIN, start + run.full, start + run.end)
             for one, other in run.requests:
-                self._add(name, SLOTS, REQUEST, start + one, start + other)
+                self._add(name, SLOTS, REQUEST_SPAN, start + one, start + other)
         return self._work("reward", start + runs[-1].end, SCORING)
 
-    def _work(self, lane: str, at: float, phases: Phases) -> float:
+    def _work(self, lane: str, at: float, phases: PhaseShares) -> float:
         """Work through phases from a moment on; return when they are through."""
         for work, part, share in phases:
             if seconds := share * self._get_seconds(part):

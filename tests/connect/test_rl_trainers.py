@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+import planner
 from planner.base.errors import PlanError
-from planner.connect.exports import TABLED
-from planner.connect.imports import import_file, reinforcement
+from planner.connect.exports import SCRIPTED, TABLED, caveats
+from planner.connect.exports.scripts import FOUND_BY_RUNNING, write_trainer_script
+from planner.connect.imports import import_file, tabled
 from planner.connect.imports.option_table import load_options
 from planner.documents import schema
 from planner.documents.source import expand_keys
@@ -68,7 +71,7 @@ def test_every_row_writes_a_key_of_a_plan_and_no_list_takes_what_rows_read(train
     keys = set(schema.list_key_paths("plan"))
     assert {row["key"] for row in table.keys} <= keys
     for row in table.keys:
-        for option in reinforcement._list_options(row):
+        for option in tabled.list_row_options(row):
             assert table.classify(option) != "refused", option
 
 
@@ -112,3 +115,77 @@ def test_lengths_are_assumed_or_set(tmp_path: Path) -> None:
     )
     given = import_file(str(file), changes=["rl.response_tokens.mean=300"])
     assert given.document["rl"]["response_tokens"] == {"mean": 300, "cap": 512}
+
+
+def draw_plan(random: Random) -> tuple[str, dict[str, Any]]:
+    """Draw a trainer with scripts and changes of a plan, with what it has options for."""
+    to = random.choice(SCRIPTED)
+    layouts = [{"tensor": 2, "sequence": True, "pipeline": 2}, {"pipeline": 2}, {"tensor": 8}]
+    split = {"rl.placement": "split", "rl.staleness": random.choice((0, 1, 2))}
+    more = split if to == "nemo-rl" and random.random() < 0.5 else {}
+    return to, more | {
+        "model": random.choice(("llama3.1-8b", "qwen3-8b", "qwen3-30b-a3b")),
+        "training.recompute": random.choice(("none", "full")),
+        "parallelism": {"zero": 1, **random.choice(layouts)},
+        "rl.prompts": random.choice((32, 64)),
+        "rl.reference": random.random() < 0.5,
+        "rl.response_tokens": {"mean": random.randint(200, 1500), "cap": 3000, "spread": 0.6},
+        "rl.rollout.tensor": random.choice((1, 2, 4)),
+        "rl.rollout.max_concurrency": random.choice((64, 256)),
+    }
+
+
+def read_again(plan: planner.Plan, to: str, folder: Path) -> planner.Plan:
+    """Write the script of a plan and read it, with the cluster and what a run finds."""
+    made = write_trainer_script(plan.plan, to)
+    assert made.lost == ()
+    (folder / "run.sh").write_text(made.text, "utf-8")
+    held = {key: plan.plan.document.get(key) for key in FOUND_BY_RUNNING}
+    found = import_file(str(folder / "run.sh"), to).document
+    found["cluster"] = {"extends": "h100x1024", "devices": 16}
+    return planner.load(found, {key: value for key, value in held.items() if value is not None})
+
+
+@pytest.mark.slow
+def test_what_is_written_is_read_with_the_same_numbers(tmp_path: Path) -> None:
+    random = Random(46)
+    for _ in range(6):
+        to, changes = draw_plan(random)
+        plan = planner.load("presets/reinforcement/grpo_llama3.1-8b_16xh100.yaml", changes)
+        one, other = plan.evaluate(), read_again(plan, to, tmp_path).evaluate()
+        for name in ("rl.step_seconds", "rl.memory.peak", "rl.memory.host", "memory.process"):
+            assert one[name].value == other[name].value, (to, name, changes)
+
+
+@pytest.mark.parametrize(
+    ("to", "changes", "wrong"),
+    [
+        (
+            "verl",
+            {"rl.placement": "split", "rl.staleness": 1},
+            "rl.placement split, rl.staleness 1",
+        ),
+        (
+            "verl",
+            {"rl.response_tokens.cap": 2000, "rl.prompt_tokens": {"mean": 50, "cap": 100}},
+            "sequence_length",
+        ),
+        ("nemo-rl", {"rl.algorithm": "dapo"}, "rl.algorithm dapo"),
+        ("nemo-rl", {"parallelism.zero": 3}, "parallelism.zero 3"),
+        ("nemo-rl", {"model.layers": 30}, "model.layers 30"),
+    ],
+)
+def test_what_a_trainer_has_no_option_for_is_named(
+    to: str, changes: dict[str, Any], wrong: str
+) -> None:
+    plan = planner.load("presets/reinforcement/grpo_llama3.1-8b_16xh100.yaml", changes)
+    assert wrong in "; ".join(caveats(write_trainer_script(plan.plan, to).lost))
+
+
+@pytest.mark.parametrize("to", SCRIPTED)
+def test_rows_have_options_of_the_trainers_own_configuration(to: str) -> None:
+    table, own = load_options(to), read_data("rl_options")[to]["options"]
+    known = {f"{section}.{name}" for section, names in own.items() for name in names}
+    for row in table.keys if table else ():
+        options = {*tabled.list_row_options(row), *row.get("when", {}), *row.get("with", {})}
+        assert {one for one in options if "." in one} <= known, row["key"]

@@ -29,6 +29,8 @@ IMPORTED = ("ms-swift", "torchtune", "litgpt")
 READ_TRAINERS = (*TRAINERS, *IMPORTED)
 #: Trainers by reinforcement learning: their configurations are read (planner/connect/imports).
 RL_TRAINERS = ("verl", "nemo-rl", "openrlhf")
+#: Those whose scripts are written too (planner/connect/exports/scripts.py).
+SCRIPTED = ("verl", "nemo-rl")
 #: These, and others whose configurations have a table of rows there.
 TABLED = (*RL_TRAINERS, "llm-foundry", "open-instruct", "trl-grpo")
 #: Whose files say nothing of a model.
@@ -117,6 +119,9 @@ def build_config(plan: Plan, to: str) -> LaunchConfig:
         where = plan.document.find_place(("parallelism",))
         allowed = "sizes under parallelism; plan.py search ranks layouts"
         raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
+    if plan.reinforced:
+        where, allowed = plan.document.find_place(("training", "mode")), " or ".join(SCRIPTED)
+        raise PlanError(Fault(f"no reinforcement learning is written for {to}", where, allowed))
     check_model(plan, to)
     draft = ExportDraft(plan, to)
     follow_rows(draft, known.rows)

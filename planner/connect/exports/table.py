@@ -26,7 +26,7 @@ from planner.plans.model import FURTHER
 from planner.plans.plan import IDLE, about
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
-SECTIONS = ("model", "training", "parallelism")
+SECTIONS = ("model", "training", "parallelism", "rl")
 #: Keys of these sections that only describe.
 DESCRIBING = ("model.name", "model.notes", "model.sources")
 

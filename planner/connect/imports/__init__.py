@@ -115,7 +115,7 @@ def import_file(
         kind = "plan" if "model" in made.document else "model"
         names = "the script's default", f"{made.script}.py"
         return _write_document(made.document, made.came_from, kind, names, made.said, place)
-    from planner.connect.imports import launch, primus, reinforcement
+    from planner.connect.imports import launch, primus, tabled
 
     plan = plan or (source == "megatron" and primus.is_primus(text))
     if source == "megatron" and not plan:
@@ -124,7 +124,7 @@ def import_file(
             megatron.read_megatron(text, place, changes), {}, "model", names, (), place
         )
     if source in TABLED:
-        found, plan = reinforcement.read_tabled_trainer(text, source, place, changes), True
+        found, plan = tabled.read_tabled_trainer(text, source, place, changes), True
     elif source in READ_TRAINERS:
         found, plan = launch.read_trainer(text, source, place, changes), True
     else:
@@ -146,7 +146,7 @@ def _find_source(path: str) -> str:
     Raises:
         PlanError: a command whose program is not known.
     """
-    from planner.connect.imports import commands, primus, reinforcement
+    from planner.connect.imports import commands, primus, tabled
 
     place, text = Place(path), path
     if files.is_file(path):
@@ -154,7 +154,7 @@ def _find_source(path: str) -> str:
     elif not arguments.is_arguments(path):
         return "huggingface"
     place = place if text is not path else ARGUMENTS
-    if found := reinforcement.find_tabled_trainer(text, place):
+    if found := tabled.find_tabled_trainer(text, place):
         return found
     if primus.is_primus(text):
         return "megatron"

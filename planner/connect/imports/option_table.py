@@ -42,9 +42,10 @@ class OptionTable(NamedTuple):
             the file, by that key.
         program: of trainers with rows of their own, the pattern of a word that names it.
         sections: the sections that its configurations have.
-        keys: the rows of keys of a plan (planner/connect/imports/reinforcement.py).
+        keys: the rows of keys of a plan (planner/connect/imports/tabled.py).
         implied: options that follow from others.
         parts: patterns of values, whose named groups are options too.
+        launch: the commands that start it, the first whose ``when`` holds.
     """
 
     version: str
@@ -59,6 +60,7 @@ class OptionTable(NamedTuple):
     keys: tuple[Mapping[str, Any], ...] = ()
     implied: tuple[Mapping[str, Any], ...] = ()
     parts: Mapping[str, str] = {}
+    launch: tuple[Mapping[str, Any], ...] = ()
 
     def classify(self, option: str) -> str:
         """Return the list that an option is in, or nothing."""

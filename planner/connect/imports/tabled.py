@@ -47,7 +47,7 @@ PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for the
 def find_tabled_trainer(text: str, place: Place) -> str:
     """Find the trainer with a table whose configuration a text is; empty if none."""
     for name in TABLED:
-        table = _load_table(name)
+        table = load_trainer_table(name)
         if is_command(text, place):
             if table.program and re.search(table.program, text):
                 return name
@@ -75,7 +75,7 @@ def read_tabled_trainer(
     Raises:
         PlanError: the file is malformed, or says what is not modelled or no model is known.
     """
-    table = _load_table(name)
+    table = load_trainer_table(name)
     variables, fixed = split_changes(changes)
     if is_command(text, place):
         given = own = dict(_read_words(text, table, variables, fixed, place))
@@ -84,9 +84,9 @@ def read_tabled_trainer(
         given, own = dict(_flatten(merged)), dict(_flatten(itself))
     if "cluster.devices" in fixed:
         given[DEVICES] = fixed["cluster.devices"]
-    options = _resolve({**table.defaults, **_imply(given, table), **given})
+    options = resolve_references({**table.defaults, **_imply(given, table), **given})
     options |= dict(_split_parts(options, table))
-    keys, came_from = _apply_rows(options, table, place)
+    keys, came_from = apply_rows(options, table, place)
     lines = _list_unread(own, options, table, fixed, place)
     of_rl = keys["training.mode"] == "rl"
     if of_rl and LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
@@ -122,7 +122,7 @@ def read_tabled_trainer(
     return LaunchPlan(document, lines, {**came_from, **dict.fromkeys(fixed, ("--set",))})
 
 
-def _load_table(name: str) -> OptionTable:
+def load_trainer_table(name: str) -> OptionTable:
     """Load the options of a trainer."""
     table = load_options(name)
     assert table is not None
@@ -160,7 +160,7 @@ def _read_words(
         launcher = collect_arguments(command.words[:at])
         pairs |= {f"launch.{k.replace('-', '_')}": v for k, v in launcher.items()}
     yield PROGRAM, command.words[at]
-    rows = {name: row["key"] for row in table.keys for name in _list_options(row)}
+    rows = {name: row["key"] for row in table.keys for name in list_row_options(row)}
 
     def decide(name: str) -> bool | None:
         if table.defaults.get(name) is False:
@@ -202,7 +202,7 @@ def _flatten(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
             yield f"{before}{key}", value
 
 
-def _resolve(options: dict[str, Any]) -> dict[str, Any]:
+def resolve_references(options: dict[str, Any]) -> dict[str, Any]:
     """Replace values that are those of other options."""
     for option, value in options.items():
         for _ in range(MOST_BASES):
@@ -217,11 +217,14 @@ def _resolve(options: dict[str, Any]) -> dict[str, Any]:
 def _imply(given: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
     """Return the options that others imply, as the name of a configuration does."""
     return {
-        k: v for row in table.implied if _holds(row["when"], given) for k, v in row["means"].items()
+        k: v
+        for row in table.implied
+        if match_options(row["when"], given)
+        for k, v in row["means"].items()
     }
 
 
-def _holds(when: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+def match_options(when: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     """Check whether options have the values of a condition: patterns, or words of YAML."""
     return all(
         re.fullmatch(str(wanted).lower(), str(options.get(option)).lower())
@@ -229,10 +232,18 @@ def _holds(when: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     )
 
 
-def _apply_rows(
+def apply_rows(
     options: Mapping[str, Any], table: OptionTable, place: Place
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Derive the keys of the plan: of several rows of a key the first that applies.
+
+    Args:
+        options: with their values.
+        table: of the trainer.
+        place: where faults are.
+
+    Returns:
+        The keys with their values, and the options that gave them.
 
     Raises:
         PlanError: an option has a value that its row does not have.
@@ -240,10 +251,10 @@ def _apply_rows(
     keys: dict[str, Any] = {}
     came_from: dict[str, tuple[str, ...]] = {}
     for row in table.keys:
-        key, names = row["key"], _list_options(row)
+        key, names = row["key"], list_row_options(row)
         options = {**options, **keys}  # a row may read what one before it has made
         values = [options.get(name) for name in names]
-        if key in keys or not _holds(row.get("when", {}), options):
+        if key in keys or not match_options(row.get("when", {}), options):
             continue
         if "value" in row:
             keys[key] = row["value"]
@@ -294,7 +305,7 @@ def _need_whole(options: Mapping[str, Any], name: str, place: Place, least: int 
     return value
 
 
-def _list_options(row: Mapping[str, Any]) -> list[str]:
+def list_row_options(row: Mapping[str, Any]) -> list[str]:
     """List the options that a row reads."""
     several: Sequence[str] = next((row[k] for k in ("product", "sum", "any") if k in row), ())
     return [row["option"]] if "option" in row else list(several)
@@ -336,6 +347,6 @@ def _list_unread(
     """
     read = {DEVICES, PROGRAM}
     read |= {name for row in (*table.keys, *table.implied) for name in row.get("when", {})}
-    read |= {name for row in table.keys for name in (*_list_options(row), *row.get("over", ()))}
+    read |= {name for row in table.keys for name in (*list_row_options(row), *row.get("over", ()))}
     rest = {option: value for option, value in options.items() if option not in read}
     return judge_options(rest, {}, table, own, place, fixed=fixed)
