@@ -740,6 +740,8 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     elif asked == ["memory"]:
         whole = _multiply_degrees(said)
         said["cluster.devices"] = Said(whole, Place(TEXT), ASSUMED + without["alone"])
+        if not {"batch", "batch_tokens", *COUNTS} & {*said}:  # not as many as fill a device
+            _add_assumptions(said, COUNTS[1])
     one = said.get("cluster.devices")
     if {*without["found"]} & {*asked} and "cluster" not in said:
         if one and one.why:
@@ -799,6 +801,7 @@ def _choose_model(said: dict[str, Said]) -> None:
         said.pop(key, None)
         for key in ("size", "family", "model name", "active", "experts", "trait")
     )
+    routed, chosen = (said.pop(key, None) for key in ("routed", "top k"))
     given, copies, gated = size is not None, said.pop("copies", None), False
     if copies and "model" in said:
         moe = source.load({"extends": said["model"].value}, kind="model").get("moe") or {}
@@ -830,6 +833,8 @@ def _choose_model(said: dict[str, Said]) -> None:
     elif size is not None:
         some = (experts or active) and not copies
         shape = _choose_experts(size, active) if some else _choose_shape(size, said, gated)
+        if routed and chosen and not copies:
+            shape, routed, chosen = _divide_experts(shape, size, routed, chosen), None, None
         like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
         shown = f"{copies.value}x{size.value}" if copies else size.value
         if copies:
@@ -844,7 +849,7 @@ def _choose_model(said: dict[str, Said]) -> None:
             name, known = f"{named.value} ", named.value in _list_families()
             absent = f"no {named.value} of {size.value} is" if known else f"{named.value} is not"
             why = f"{absent} built in; {why}"
-        if named or "layers" in like or copies:
+        if named or "layers" in like or "moe" in like:
             like["name"] = f"{name}{shown} (shape: {like.get('extends', 'unknown')})"
             shape = shape._replace(value=like, why=ASSUMED + why)
         said["model"] = shape
@@ -854,6 +859,13 @@ def _choose_model(said: dict[str, Said]) -> None:
         like = said["model"].value
         like = like if isinstance(like, dict) else {"extends": like}
         said["model"] = said["model"]._replace(value={**like, "vocab": vocab.value})
+    if (routed or chosen) and "model" in said:
+        model = said["model"].value
+        like = model if isinstance(model, dict) else {"extends": model}
+        own = source.load(dict(like), kind="model").data
+        for one, key in ((routed, "experts"), (chosen, "top_k")):
+            if one and own.get("moe", {}).get(key) != one.value:
+                _add_note(said, one.place, f"{key} {one.value}: not used; that of the model is")
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
         raise _ask_for("trait", trait.place, trait.value, alone)
@@ -1134,6 +1146,31 @@ def _choose_experts(size: Said, active: Said | None) -> Said:
     why = f"{shape.why}, its feed-forward {experts} times as experts, one for each token"
     like |= {"layers": model["layers"], "moe": {"experts": experts, "top_k": 1}}
     return Said(like, size.place, why)
+
+
+def _divide_experts(shape: Said, size: Said, routed: Said, chosen: Said) -> Said:
+    """Divide a model with experts into so many of them, none of which is shared, as wide as leaves
+    it its size; the shape as it is where it has so many, has none or is smaller without them."""
+    like = shape.value if isinstance(shape.value, dict) else {"extends": shape.value}
+    model = source.load({"extends": like["extends"]}, kind="model").data
+    own, (total, least) = model.get("moe"), map(float, _find_sizes(like["extends"]))
+    if not own or total == least or not isinstance(model["layers"], int):
+        return shape
+    if (own["experts"], own.get("top_k", 1)) == (
+        routed.value,
+        chosen.value,
+    ) and like != shape.value:
+        return shape
+    scale = like.get("layers", model["layers"]) / model["layers"]
+    each = (total - least) / (own["experts"] - own.get("top_k", 1))
+    rest = total - (own["experts"] + own.get("shared_experts", 0)) * each
+    wanted = float(units.parse(size.value, "parameters")) / scale - rest
+    inside = own.get("intermediate") or model["mlp"]["intermediate"]
+    wide = round(inside * wanted / routed.value / each / 64) * 64
+    moe = {"experts": routed.value, "top_k": chosen.value, "intermediate": wide}
+    moe |= {"shared_experts": 0} if own.get("shared_experts") else {}
+    why = f"{shape.why}; {routed.value} experts of width {wide}, as the text has them"
+    return Said({**like, "moe": moe}, size.place, why) if wide > 0 else shape
 
 
 def _choose_device(said: dict[str, Said]) -> None:
