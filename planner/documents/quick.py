@@ -862,9 +862,9 @@ def _choose_model(said: dict[str, Said]) -> None:
     if (routed or chosen) and "model" in said:
         model = said["model"].value
         like = model if isinstance(model, dict) else {"extends": model}
-        own = source.load(dict(like), kind="model").data
+        layer = source.load(dict(like), kind="model").data.get("moe", {})
         for one, key in ((routed, "experts"), (chosen, "top_k")):
-            if one and own.get("moe", {}).get(key) != one.value:
+            if one and layer.get(key) != one.value:
                 _add_note(said, one.place, f"{key} {one.value}: not used; that of the model is")
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
