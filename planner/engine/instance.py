@@ -27,6 +27,7 @@ from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels, pipeline
 from planner.plans.blocks import TOWERS
 from planner.plans.document import Model, Part, Plan, Stack
+from planner.plans.hardware import list_prices
 from planner.plans.model import WIDE
 
 PairValues = dict[tuple[Symbol, Entry, Entry], Any]
@@ -148,9 +149,9 @@ def _explain_unbound(plan: Plan, key: str, meaning: str) -> str:
         return SIZE_ONLY
     others = ""
     if key in PRICES:
-        rows = plan.get("cluster.accelerator.prices") or ()
-        reserved = key == "cluster.reserved_price"
-        found = {row["provider"] for row in rows if (row["kind"] == "reserved") == reserved}
+        paid = "reserved" if key == "cluster.reserved_price" else plan.get("cluster.purchase")
+        rows = list_prices(plan.get("cluster.accelerator") or {}, paid)
+        found = {row["provider"] for row in rows}
         names, asked = ", ".join(sorted(found)), plan.get("cluster.provider")
         if asked is not None:
             known = names or "nobody"

@@ -73,12 +73,7 @@ def fill_hardware(draft: Draft) -> None:
         draft.default("cluster.network", dict(accelerator["network"]), why)
     _fill_link(draft, accelerator)
     # A price is a fact of an accelerator at a provider, so another accelerator has another one.
-    provider = draft.get("cluster.provider")
-    for row in accelerator.get("prices") or ():
-        if row["provider"] == provider:
-            key = "reserved_price" if row["kind"] == "reserved" else "price"
-            why = f"{row['kind']} price of {provider}, {row['date']}"
-            draft.default(f"cluster.{key}", row["price"], why)
+    _fill_prices(draft, accelerator)
     reach = draft.get("cluster.network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
         wrong = "collectives are faster than the network's bandwidth"
@@ -93,6 +88,35 @@ def fill_hardware(draft: Draft) -> None:
     else:  # how much kernels perform is not assumed
         block = load_calibration()["assumed"]["attention_block"]
         draft.default("time.efficiency.attention_block", _parse_fact(block), _name_source(block))
+
+
+def list_prices(accelerator: Mapping[str, Any], purchase: str | None) -> list[Mapping[str, Any]]:
+    """List the prices of an accelerator that a way to pay (``cluster.purchase``) has."""
+    committed = ("reserved", "spot")
+    rows = accelerator.get("prices") or ()
+    if purchase in committed:
+        return [row for row in rows if row["kind"] == purchase]
+    return [row for row in rows if row["kind"] not in committed]
+
+
+def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    """Complete the prices that the provider asks, and how often it takes spot devices back."""
+    provider, purchase = draft.get("cluster.provider"), draft.get("cluster.purchase")
+    for key, paid in (("price", purchase), ("reserved_price", "reserved")):
+        for row in list_prices(accelerator, paid):
+            if row["provider"] != provider:
+                continue
+            why = f"{row['kind']} price of {provider}, {row['date']}"
+            draft.default(f"cluster.{key}", row["price"], why)
+            if row["kind"] == "spot" and draft.get("cluster.failures") is None:
+                for name, value in row.get("interruptions", {}).items():
+                    draft.default(f"cluster.failures.{name}", value, why)
+    if purchase == "spot" and draft.get("cluster.storage") is None:
+        nodes = -(-draft.get("cluster.devices") // draft.get("cluster.devices_per_node"))
+        fact = load_calibration()["storage"]
+        each = _parse_fact(fact, "bytes/s")
+        draft.default("cluster.storage.bandwidth", nodes * each, _name_source(fact))
+        draft.default("cluster.storage.blocking", 1, "training waits for a checkpoint")
 
 
 def _fill_link(draft: Draft, accelerator: Mapping[str, Any]) -> None:

@@ -10,9 +10,14 @@ PRICES = "GPU hours at the price of one"
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(estimate, unit="USD/Mtokens", source=PRICES, mode="inference")
 
-total = dollars("cost.total", r"\pi", "cost of the GPU hours").equals(
+total = dollars("cost.total", r"\pi", "cost of the GPU hours")
+total.where(purchase=(None, "on-demand", "reserved")).equals(
     device_hours * price,
     "Every GPU hour at the price of the cluster; storage, network and staff are not in it.",
+)
+total.where(purchase="spot", exact=False).equals(
+    run_device_hours * price,
+    "Spot devices are paid for lost work, restarts and checkpoints too, as cost.run.",
 )
 
 reserved = dollars(

@@ -12,6 +12,7 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
+from planner.plans.hardware import list_prices
 from planner.results.inputs import find_origin
 
 #: The source of a price that the question itself states.
@@ -63,7 +64,7 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
     own = [] if plan.get("cluster.price") is None else [_make_own_offer(plan)]
     of_preset = find_origin(plan, "cluster.provider")[0] == "preset"
     provider = None if of_preset else plan.get("cluster.provider")
-    built_in = reversed(_list_clusters(provider))
+    built_in = reversed(_list_clusters(provider, plan.get("cluster.purchase")))
     found = {offer.accelerator: offer for offer in (*built_in, *own)}
     return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
 
@@ -76,7 +77,8 @@ def _name_devices(plan: Plan) -> str:
 def _make_own_offer(plan: Plan) -> Offer:
     """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
     amount = plan.get("cluster.price")
-    listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "")
+    paid = plan.get("cluster.purchase")
+    listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "", paid)
     price = listed if listed and listed["price"] == amount else {"price": amount}
     offer = _build_offer(_name_devices(plan), {}, plan.get("cluster.devices_per_node"), price)
     return replace(offer, whose=find_origin(plan, "cluster.price")[1])
@@ -100,25 +102,34 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
 
 
 @cache
-def _list_clusters(provider: str | None) -> tuple[Offer, ...]:
+def _list_clusters(provider: str | None, paid: str | None) -> tuple[Offer, ...]:
     """Return the built-in clusters that have a price at a provider, or at any for None, the
-    cheapest first; those with assumed prices last, and no instances, which one cloud alone has."""
+    cheapest first; those with assumed prices last, and no instances, which one cloud alone has.
+    ``paid`` is the plan's ``cluster.purchase``."""
     instances = {name for name, others in aliases.iter_aliases("cluster") if name in others}
     names = [name for name in source.preset_names("cluster") if name not in instances]
-    found = [_find_cluster(name, None, provider) for name in names]
+    found = [_find_cluster(name, None, provider, paid) for name in names]
     return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
 
 
-def _find_cluster(name: str, price: Price | None, provider: str | None = None) -> Offer | None:
+def _find_cluster(
+    name: str, price: Price | None, provider: str | None = None, paid: str | None = None
+) -> Offer | None:
     """Return a built-in cluster at ``price``, else at the provider's, for None at the lowest; None
     without a price."""
     data = _read_preset("cluster", name)
-    price = price or _list_price(data["accelerator"], provider)
+    price = price or _list_price(data["accelerator"], provider, paid)
     if price is None:
         return None
-    cluster = {"extends": name, **({"provider": price["provider"]} if "provider" in price else {})}
+    cluster = {"extends": name, **_name_price(price, paid)}
     title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
     return _build_offer(title, {"cluster": cluster}, nodes, price)
+
+
+def _name_price(price: Price, paid: str | None) -> dict[str, str]:
+    """Return the keys of a cluster that a listed price is for."""
+    paid_by = {"purchase": paid} if paid else {}
+    return {"provider": price["provider"], **paid_by} if "provider" in price else {}
 
 
 def _read_preset(kind: str, name: str) -> dict[str, Any]:
@@ -127,13 +138,20 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
     return schema.validate(source.load(path, kind=kind), kind).data
 
 
-def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
+def _list_price(
+    accelerator: Mapping[str, Any], provider: str | None, paid: str | None
+) -> Price | None:
     """Find the price that an accelerator has at a provider; without a provider, the lowest, an
-    assumed one last. Reserved prices do not count."""
-    rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
+    assumed one last. ``paid`` is the plan's ``cluster.purchase``."""
+    rows = list_prices(accelerator, paid)
     if provider is None:
-        rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
+        rows.sort(key=lambda row: (row["kind"] == "assumed", _is_open(row), row["price"]))
     return next((row for row in rows if provider in (None, row["provider"])), None)
+
+
+def _is_open(price: Price) -> bool:
+    """Return whether nobody states how often devices at a spot price are taken back."""
+    return price["kind"] == "spot" and "interruptions" not in price
 
 
 def _parse_offer(plan: Plan, text: str) -> Offer:
@@ -148,7 +166,11 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
         lists = "see plan.py list accelerators"
         raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
-    found = _find_cluster(name, price) if name in clusters else _find_accelerator(plan, name, price)
+    found = (
+        _find_cluster(name, price, None, plan.get("cluster.purchase"))
+        if name in clusters
+        else _find_accelerator(plan, name, price)
+    )
     if found is None:
         raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
     return found
@@ -172,15 +194,15 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
     title = str(data.get("name") or name)
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
-    price = price or _list_price(data, plan.get("cluster.provider") or "")
+    paid = plan.get("cluster.purchase")
+    price = price or _list_price(data, plan.get("cluster.provider") or "", paid)
     if price is None:
-        for offer in _list_clusters(None):
+        for offer in _list_clusters(None, paid):
             if offer.accelerator == title:
                 return offer
-        price = _list_price(data, None)
+        price = _list_price(data, None, paid)
     if price is None:
         return None
     cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
-    if "provider" in price:
-        cluster["provider"] = price["provider"]
-    return _build_offer(title, {"cluster": cluster}, nodes, price)
+    changes = {"cluster": {**cluster, **_name_price(price, paid)}}
+    return _build_offer(title, changes, nodes, price)
