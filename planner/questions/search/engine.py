@@ -25,7 +25,7 @@ from planner.base.progress import report_progress
 from planner.connect import exports
 from planner.documents.stacks import ZERO, find_launcher, list_conditions, list_settable
 from planner.engine import instance
-from planner.engine.evaluate import Evaluation
+from planner.engine.evaluate import Evaluation, evaluate_like_last
 from planner.engine.instance import compute_values
 from planner.plans.document import STACK, Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS, ROW, UNDIVIDED
@@ -673,7 +673,11 @@ def _evaluate_layout(
         [layout.evaluated[0] for layout in like if layout.evaluated],
     )
     nearest = min(others, key=lambda other: other.count_changes(built), default=None)
-    evaluation = Evaluation(built, like=nearest, exact=exact)
+    evaluation = (
+        evaluate_like_last(built, exact)
+        if nearest is None
+        else Evaluation(built, like=nearest, exact=exact)
+    )
     return evaluation.get_values(quantities), evaluation
 
 

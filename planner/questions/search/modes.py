@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from planner.book.quantity import BOOK
 from planner.engine import instance
-from planner.engine.evaluate import Absent, Evaluation, Point
+from planner.engine.evaluate import Absent, Evaluation, Point, evaluate_like_last
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
 from planner.questions.batch_graph import collect_inputs
@@ -48,8 +48,7 @@ def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str
     @cache
     def evaluate(mode: str, number: int) -> Evaluation:
         """Evaluate one of the plans under a mode; all modes share the graph of the first."""
-        like = evaluate(modes[0], number) if mode != modes[0] else None
-        return Evaluation(instance.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
+        return evaluate_like_last(instance.build(variant(plans[number], {RECOMPUTE: mode})))
 
     @cache
     def is_equivalent(mode: str, other: str) -> bool:
