@@ -389,6 +389,13 @@ def _keep_value(text: str, said: dict[str, Said], key: str, other: Said) -> bool
     if pair[0].why != other.why:  # what is stated holds, not what another word assumes
         said[key] = min(pair, key=lambda one: one.why.startswith(ASSUMED))
         return True
+    few = [_find_few_tokens({key: one}) for one in pair] if key == "training.tokens" else []
+    if sum(map(bool, few)) == 1:  # 100B tokens, 1024 tokens
+        said[key] = pair[few[0] is not None]
+        length = next(filter(None, few))
+        why = f"{ASSUMED}so few tokens beside others are the length"
+        said.setdefault(LENGTH, length._replace(why=why))
+        return True
     if key == "size" and _is_near(pair[0].value, other.value, limit="label"):
         before = (text[: (one.place.column or 1) - 1] for one in pair)
         joined = [bool(re.search(r"[a-z][-_]$", each, re.I)) for each in before]
@@ -657,10 +664,11 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
     few = said.pop("length alone", None) or _find_few_tokens(said)
     long = "training.tokens" in said and few is None
     if sized or long or {*asked} & {*rows["unplanned"]} or said.keys() & {*rows["unplanned"]}:
+        prompt = said.get("rl.prompt_tokens")
         for key in [key for key in said if key.startswith("rl.")]:
             del said[key]
         if cap and LENGTH not in said:
-            said[LENGTH] = cap
+            said[LENGTH] = cap._replace(value=cap.value + (prompt.value if prompt else 0))
         _add_note(said, algorithm.place, rows["note"].format(algorithm.value))
         said["other objective"] = algorithm
         return False
@@ -698,7 +706,8 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
     said["rl.response_tokens"] = cap._replace(
         value={"mean": max(1, cap.value // 2), "cap": cap.value}, why=ASSUMED + why
     )
-    both = min(prompt + cap.value, longest or prompt + cap.value)
+    both = prompt + cap.value
+    both = min(both, longest) if longest and longest >= cap.value else both
     said.setdefault(LENGTH, Said(both, Place(TEXT), f"{ASSUMED}prompt and response together"))
     responses = said["rl.prompts"].value * said["rl.samples"].value
     each, why = rows["batch"]
@@ -979,7 +988,9 @@ def _choose_shape(size: Said, said: dict[str, Said], gated: bool = False) -> Sai
     layers where it is not near, of another width where its layers are given or its vocabulary
     alone is larger; the size alone where all are much smaller or larger."""
     wanted, names = units.parse(size.value, "parameters"), _load_phrases()["shapes"].split()
-    length, deep = (said[key].value if key in said else 0 for key in (LENGTH, "shape.layers"))
+    keys = (LENGTH, "rl.response_tokens", "shape.layers")
+    *lengths, deep = (said[key].value if key in said else 0 for key in keys)
+    length = max(lengths)
     split = said["parallelism.tensor"].value if "parallelism.tensor" in said else 1
     ratios = {name: _load_sizes()[name][1] / wanted for name in names}
     near = sorted(names, key=lambda one: max(ratios[one], 1 / ratios[one]))

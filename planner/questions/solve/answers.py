@@ -33,7 +33,7 @@ ROUGH = 2
 FITTING = {"memory.headroom", SURE}
 #: The limits on memory, in words.
 SAID = {
-    Limit(SURE, ">=", 0): "a memory margin for the 95th percentile",
+    Limit(SURE, ">=", 0): "memory left at worst (95th percentile of live tensors)",
     PREDICTED: "the memory of the host",
     Limit("memory.headroom", ">=", 0): "the predicted memory, no margin",
 }
