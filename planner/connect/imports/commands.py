@@ -129,15 +129,7 @@ def read_command(
     where, needed = place or Place("arguments"), NEEDED.get(name, "")
     if needed and not is_script(text):
         return TrainingCommand(parse_arguments(text, place), None, [])
-    split = [_split_program(one, name) for one in list_commands(text, variables, where)]
-    trains = [
-        one for one in split if one and any(word.startswith(needed) for word in one.command.words)
-    ]
-    trains = [one for one in trains if one.program.framework and not needed] or trains
-    if not trains:
-        allowed = f"a command with {needed or 'a program of ' + name}"
-        allowed += ", whose options the script itself has"
-        raise PlanError(Fault("no command that trains", where, allowed))
+    trains = select_commands(text, where, variables, name)
     command, launcher, shown, program, given = trains[-1]
     at = where._replace(line=command.line)
     if re.search("|".join(_load_launchers()["refused"]), shown):
@@ -166,6 +158,33 @@ def read_command(
             lines.insert(0, "the objective of this program is unknown: next token, an assumption")
         lines.insert(0, f"read as options of {name}" + (f", which {shown} takes" * bool(shown)))
     return TrainingCommand(options, devices, lines, program)
+
+
+def select_commands(
+    text: str, place: Place, variables: Mapping[str, str], name: str
+) -> list[SplitCommand]:
+    """Select the commands of a script that train; the last one counts.
+
+    Args:
+        text: the script.
+        place: where faults are.
+        variables: what the environment and the arguments have.
+        name: the framework.
+
+    Raises:
+        PlanError: there is none.
+    """
+    needed = NEEDED.get(name, "")
+    split = [_split_program(one, name) for one in list_commands(text, variables, place)]
+    trains = [
+        one for one in split if one and any(word.startswith(needed) for word in one.command.words)
+    ]
+    trains = [one for one in trains if one.program.framework and not needed] or trains
+    if not trains:
+        allowed = f"a command with {needed or 'a program of ' + name}"
+        allowed += ", whose options the script itself has"
+        raise PlanError(Fault("no command that trains", place, allowed))
+    return trains
 
 
 def _parse_flag(option: str, value: Any) -> tuple[str, Any]:

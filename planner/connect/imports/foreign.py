@@ -1,0 +1,129 @@
+"""A program of its own: a framework's parser reads options, and its values come back as JSON.
+
+Standard input has one mapping: `row`, one of resolvers.yaml; `words`, the options of a command;
+`file`, a configuration; `objective`, what the command trains for. Nothing of the planner is
+imported, no device is seen, and no socket connects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+
+def refuse_connection(*_: Any) -> None:
+    """Refuse a connection.
+
+    Raises:
+        OSError: always.
+    """
+    raise OSError("no network here")
+
+
+def find_object(path: str) -> Any:
+    """Return what `package.module:name` names."""
+    module, _, name = path.partition(":")
+    return attrgetter(name)(importlib.import_module(module))
+
+
+def describe_value(value: Any) -> Any:
+    """Return a value as JSON has it; of an enumeration its name."""
+    if isinstance(value, list | tuple):
+        return [describe_value(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): describe_value(inner) for key, inner in value.items()}
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return value if plain else str(getattr(value, "name", value))
+
+
+def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse words, or a file of values, with a framework's argparse parser.
+
+    Returns:
+        ``options`` by their longest name, those that are no default; ``rest``, words that it does
+            not know.
+    """
+    row, words = asked["row"], [*asked["words"]]
+    if "adds" in row:
+        parser = argparse.ArgumentParser(allow_abbrev=True)
+        find_object(row["adds"])(parser)
+    else:
+        classes = [*row["classes"], *row.get("by", {}).get(asked["objective"], ())]
+        parser = find_object(row["parser"])([find_object(one) for one in classes])
+    actions: dict[str, argparse.Action] = {}
+    for action in parser._actions:  # the first of those that set a value
+        if action.option_strings and action.dest != "help":
+            actions.setdefault(action.dest, action)
+    defaults = {dest: action.default for dest, action in actions.items()}
+    file = asked.get("file")
+    if "--config" in words and not file:
+        at = words.index("--config")
+        file = words[at + 1]
+        del words[at : at + 2]
+    if file:
+        yaml = importlib.import_module("yaml")
+        values = yaml.safe_load(Path(file).read_text("utf-8"))
+        parser.set_defaults(**values)
+    for action in parser._actions:  # what another program requires is no matter here
+        action.required = False
+    found, rest = parser.parse_known_args(words)
+    for action in actions.values():
+        action.type = action.choices = None
+    written, _ = parser.parse_known_args(words)  # values as the words have them
+    options = {}
+    for dest, action in actions.items():
+        value, names = getattr(found, dest, None), sorted(action.option_strings, key=len)
+        if value == defaults[dest]:
+            continue
+        value = getattr(written, dest)
+        if isinstance(action, argparse._StoreConstAction):
+            value = value == action.const
+        elif isinstance(action, argparse.BooleanOptionalAction):  # --x, --no-x
+            names, value = names[: 1 if value else None], True
+        options[names[-1]] = describe_value(value)
+    return {"options": options, "rest": rest}
+
+
+def parse_tree(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge a configuration and the changes of a command with a framework's own functions.
+
+    Returns:
+        ``tree``: the values, interpolations resolved.
+    """
+    row, words = asked["row"], [*asked["words"]]
+    words = ["--config", asked["file"], *words] if asked.get("file") else words
+    at = words.index("--config") + 1
+    for recipe in find_object(row["recipes"])():
+        for config in recipe.configs:
+            if config.name == words[at]:
+                root = Path(str(importlib.import_module(row["package"]).__file__)).parents[1]
+                words[at] = str(root / row["folder"] / config.file_path)
+    values, changes = find_object(row["parser"])().parse_known_args(words)
+    merged = find_object(row["merge"])(values, changes)
+    return {"tree": find_object(row["plain"])(merged, resolve=True)}
+
+
+def main() -> None:
+    """Read one question, and print the answer behind a line of its own."""
+    asked = json.load(sys.stdin)
+    unshare = getattr(os, "unshare", None)  # of Linux, since Python 3.12
+    with contextlib.suppress(OSError):
+        unshare and unshare(os.CLONE_NEWUSER | os.CLONE_NEWNET)  # type: ignore[attr-defined]
+    for name in ("connect", "connect_ex", "sendto"):
+        setattr(socket.socket, name, refuse_connection)
+    with contextlib.redirect_stdout(sys.stderr):
+        answer = parse_tree(asked) if "merge" in asked["row"] else parse_options(asked)
+    print(json.dumps(answer, default=str))
+
+
+if __name__ == "__main__":
+    main()
