@@ -273,7 +273,8 @@ async def _answer_cached(
         last.move_to_end(asked)
         status, body = last[asked]
     else:
-        work = pool.run(bodies.compute_answer, function, name, raw, client=_get_client(request))
+        asked_of = function, name, raw, function is find.call_function
+        work = pool.run(bodies.compute_answer, *asked_of, client=_get_client(request))
         status, body = await _run_connected(request.receive, work)
         if len(raw) + len(body) <= KEPT:
             last[asked] = status, body

@@ -120,7 +120,7 @@ async def _ask_worker(
     says, with at least a ``text``."""
     try:
         raw = json.dumps(given).encode()
-        status, body = await workers.run(bodies.compute_answer, function, name, raw)
+        status, body = await workers.run(bodies.compute_answer, function, name, raw, False)
     except RecursionError:
         return False, {"text": "nested too deeply"}
     except tuple(REASONS) as error:

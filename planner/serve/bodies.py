@@ -72,20 +72,23 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     return data
 
 
-def compute_answer(function: Function, name: str, raw: bytes) -> tuple[int, bytes]:
+def compute_answer(
+    function: Function, name: str, raw: bytes, of_page: bool = True
+) -> tuple[int, bytes]:
     """Compute an answer. A document that comes from elsewhere reads no files here.
 
     Args:
         function: called with the name and the parsed body.
         name: of what is asked.
         raw: the body, JSON.
+        of_page: whether the page asks, whose keys have the types of ``KINDS``.
 
     Returns:
         the status (200; 400 for a body that is wrong; 422 for a plan that is wrong) and the body.
     """
     try:
         body = parse_body(raw)
-        for key, value in body.items() if "text" in body else ():  # of the page
+        for key, value in body.items() if of_page else ():
             whole = isinstance(value, KINDS.get(key, str | None))
             parts = value if isinstance(value, list | dict) else ()
             if not whole or len(parts) > MOST or not all(isinstance(one, str) for one in parts):

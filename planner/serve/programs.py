@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from planner.base import files
@@ -234,18 +234,14 @@ class Programs:
         """
         if name not in self.tools:
             raise PlanError(Fault.from_pool(f"no tool '{name}'", name, self.tools))
-        tool = self.tools[name]
-        asked = body.get("quantities")
-        if body.get(FIELDS.key) is not None:
-            text = self.call_tool(name, body).decode()
-            return {"text": _shorten_text(text), "data": files.parse_json(text)}
-        if name != "evaluate":
-            return {"text": _shorten_text("".join(self._run_command(tool, body, False)))}
-        shown = {**body, "quantities": asked or layout.HEADLINE_IDS}
-        result = files.parse_json(self._run_command(tool, shown, True)[0])
-        data = select_fields(result, BRIEF)
-        text = quote_json(data) if asked else "".join(self._run_command(tool, body, False))
-        return {"text": _shorten_text(text), "data": data}
+        text, data, fields = "", None, body.get(FIELDS.key)
+        if name == "evaluate" or fields is not None:
+            shown = {**body, FIELDS.key: [*BRIEF] if fields is None else fields}
+            text = self.call_tool(name, shown).decode()
+            data = files.parse_json(text)
+        if fields is None and not (data and body.get("quantities")):
+            text = "".join(self._run_command(self.tools[name], body, False))
+        return {"text": _shorten_text(text), **({"data": data} if data else {})}
 
     def list_texts(self) -> list[dict[str, str]]:
         """List the texts that an assistant may read, each with its address, name and type."""
@@ -340,31 +336,21 @@ def select_fields(data: Any, paths: Iterable[str]) -> Any:
 
 
 def _check_field(data: Any, path: str) -> None:
-    """Check that a path leads to something in an answer, or to what another answer may have.
+    """Check that a path leads to something in an answer, or to what some quantities have.
 
     Raises:
-        PlanError: no answer has it.
+        PlanError: it leads to nothing.
     """
-    nodes = [data]
+    nodes, before = [data], ""
+    quantity = schema_files.build_bundle("result")["definitions"]["quantity"]["properties"]
     for part in path.split("."):
-        lists = [node if isinstance(node, list) else [node] for node in nodes]
-        nodes = [node for each in lists for node in each if isinstance(node, dict)]
-        keys = dict.fromkeys(key for node in nodes for key in node)
-        if nodes and part not in (*keys, "*", *_list_result_keys()):
+        each = chain.from_iterable(one if isinstance(one, list) else [one] for one in nodes)
+        mappings = [one for one in each if isinstance(one, dict)]
+        keys = dict.fromkeys(chain.from_iterable(mappings))
+        if mappings and part not in (*keys, "*", *(quantity if before == "*" else ())):
             raise PlanError(Fault.from_pool(f"no field '{path}'", part, keys))
-        nodes = [inner for node in nodes for key, inner in node.items() if part in (key, "*")]
-
-
-@cache
-def _list_result_keys() -> frozenset[str]:
-    """List all keys that results have."""
-    whole = [schema_files.build_bundle("result")]
-    keys: set[str] = set()
-    while whole:
-        node = whole.pop()
-        keys.update(node.get("properties", ()))
-        whole += [inner for inner in node.values() if isinstance(inner, dict)]
-    return frozenset(keys)
+        nodes = [one[key] for one in mappings for key in one if part in (key, "*")]
+        before = part
 
 
 def _shorten_text(text: str) -> str:

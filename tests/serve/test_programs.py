@@ -126,6 +126,15 @@ def test_fields_are_those_of_the_whole_answer(server: Any) -> None:
     assert [[*one] for one in server.ask("POST", "/v1/search", asked)[1]["best"]] == [["set"]] * 2
 
 
+def test_the_text_of_an_error_stands_beside_settings(server: Any) -> None:
+    """Its key has the name of one of the page's, whose bodies have other types."""
+    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+    text += "total capacity of 79.15 GiB of which 1.50 GiB is free."
+    body = {"plan": yaml.safe_load(TEXT), "text": text, "set": {"training.micro_batch": 2}}
+    status, answer, _ = server.ask("POST", "/v1/explain-oom", body)
+    assert status == 200, answer
+
+
 def test_an_answer_of_no_is_an_answer(server: Any) -> None:
     alone = {"parallelism.tensor": 1, "parallelism.pipeline": 1, "parallelism.sequence": False}
     body = {"plan": PLAN, "set": alone}
@@ -149,6 +158,7 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
         ("evaluate", {"plan": 5}, "", "'plan' is not a plan"),
         ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
         ("evaluate", {"plan": PLAN, "fields": ["verdict.stat"]}, "", "did you mean 'state'?"),
+        ("evaluate", {"plan": PLAN, "fields": ["quantities.value"]}, "", "quantities.value"),
         ("evaluate", {"plan": PLAN, "fields": "verdict"}, "", "array"),
         ("evaluate", {"plan": PLAN, "field": ["verdict"]}, "", "did you mean 'fields'?"),
         ("search", {"plan": PLAN, "top": 10**12}, "", "at most 1000"),

@@ -11,6 +11,7 @@ from typing import Any
 from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.config import LARGEST, Config
+from planner.documents import yaml_nodes
 
 LONGEST = 200_000  # characters of an argument list
 
@@ -31,19 +32,27 @@ def parse_arguments(text: str, place: Place | None = None, short: bool = False) 
     Returns:
         Text by name, or true without a value.
     """
+    found = collect_arguments(split_arguments(text, place), short)
+    if not found:
+        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
+    return found
+
+
+def split_arguments(text: str, place: Place | None = None) -> list[str]:
+    """Split arguments into words, as a shell does; lines of comments are left out.
+
+    Raises:
+        PlanError: they are too long, or a quote is open.
+    """
     if len(text) > LONGEST:
         allowed = f"at most {numbers.text(LONGEST)} characters"
         raise PlanError(Fault("too long for an argument list", place, allowed))
     lines = text.replace("\\\n", " ").splitlines()
     told = " ".join(line for line in lines if not line.lstrip().startswith("#"))
     try:
-        given = shlex.split(told, comments=False)
+        return shlex.split(told, comments=False)
     except ValueError as error:
         raise PlanError(Fault(f"not an argument list: {error}", place)) from None
-    found = collect_arguments(given, short)
-    if not found:
-        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
-    return found
 
 
 def collect_arguments(given: Sequence[str], short: bool = False) -> dict[str, Any]:
@@ -58,6 +67,17 @@ def collect_arguments(given: Sequence[str], short: bool = False) -> dict[str, An
         elif name is not None:
             found[name] = each if found[name] is True else f"{found[name]} {each}"
     return found
+
+
+def parse_word(word: Any, option: str) -> Any:
+    """Parse a word of a command as YAML has it; text where it is none."""
+    if not isinstance(word, str):
+        return word
+    try:
+        node = yaml_nodes.parse_yaml(word, option)
+    except PlanError:
+        return word
+    return word if node is None else node.plain()
 
 
 class Arguments(Config):

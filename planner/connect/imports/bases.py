@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,6 +13,8 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.documents import yaml_nodes
 
 MOST_BASES, BASE_BYTES = 8, 10_000_000
+#: A whole number as YAML 1.1 has it, which these frameworks read.
+DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 
 
 def read_configuration(
@@ -61,3 +64,14 @@ def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
         both = isinstance(inner, Mapping) and isinstance(value, Mapping)
         merged[key] = merge_trees(inner, value) if both else value  # type: ignore[arg-type]
     return merged
+
+
+def flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Flatten mappings in mappings to dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = isinstance(value, Mapping)
+        if isinstance(value, str) and DIGITS.fullmatch(value):
+            value = int(value)
+        found |= flatten_tree(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
+    return found

@@ -12,7 +12,7 @@ from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports.arguments import collect_arguments, parse_arguments
+from planner.connect.imports.arguments import collect_arguments, parse_arguments, parse_word
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
     FILE_ENDINGS,
@@ -22,7 +22,6 @@ from planner.connect.imports.shell import (
     list_commands,
 )
 from planner.connect.imports.trainers import parse_changes, rename_option
-from planner.documents import yaml_nodes
 
 #: What a command that trains has in any case, where its program may have any name.
 NEEDED = {"megatron": "--num-layers"}
@@ -193,13 +192,7 @@ def _parse_flag(option: str, value: Any) -> tuple[str, Any]:
     name = option.replace("-", "_")
     if name.startswith("no_") and value is True:
         return name.removeprefix("no_"), False
-    if isinstance(value, str):
-        try:
-            node = yaml_nodes.parse_yaml(value, option)
-            return name, value if node is None else node.plain()
-        except PlanError:  # text, whatever it is
-            pass
-    return name, value
+    return name, parse_word(value, option)
 
 
 def split_changes(changes: Sequence[str]) -> tuple[dict[str, str], dict[str, Any]]:

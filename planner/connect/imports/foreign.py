@@ -35,16 +35,6 @@ def find_object(path: str) -> Any:
     return attrgetter(name)(importlib.import_module(module))
 
 
-def describe_value(value: Any) -> Any:
-    """Return a value as JSON has it; of an enumeration its name."""
-    if isinstance(value, list | tuple):
-        return [describe_value(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): describe_value(inner) for key, inner in value.items()}
-    plain = value is None or isinstance(value, bool | int | float | str)
-    return value if plain else str(getattr(value, "name", value))
-
-
 def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Parse words, or a file of values, with a framework's argparse parser.
 
@@ -89,7 +79,7 @@ def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             value = value == action.const
         elif isinstance(action, argparse.BooleanOptionalAction):  # --x, --no-x
             names, value = names[: 1 if value else None], True
-        options[names[-1]] = describe_value(value)
+        options[names[-1]] = value
     return {"options": options, "rest": rest}
 
 
@@ -122,7 +112,7 @@ def main() -> None:
         setattr(socket.socket, name, refuse_connection)
     with contextlib.redirect_stdout(sys.stderr):
         answer = parse_tree(asked) if "merge" in asked["row"] else parse_options(asked)
-    print(json.dumps(answer, default=str))
+    print(json.dumps(answer, default=lambda value: str(getattr(value, "name", value))))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, primus, python_file, trainers
+from planner.connect.imports.bases import flatten_tree
 from planner.connect.imports.commands import (
     TrainingCommand,
     is_command,
@@ -37,8 +38,6 @@ HUB = "AutoBridge.from_hf_pretrained("
 PROCESSES = re.compile(
     r"^#(?: Processes:|[\s#]+tune run (?:--nnodes 1 )?--nproc_per_node) ([0-9]{1,9})", re.MULTILINE
 )
-#: A whole number as YAML 1.1 has it, which these frameworks read.
-DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 #: Tokens of a micro-batch and of a sequence that torchtitan has where a file does not say them.
 TOKEN_BUDGET = (16384, 2048)
 #: Another way of Megatron-LM to say how many virtual stages there are.
@@ -227,7 +226,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     if is_command(text, place):
         variables, fixed = split_changes(changes)
         command = read_command(text, place, variables, name, fixed)
-        options = trainers.Options(_flatten_tree(command.options), text, known, fixed)
+        options = trainers.Options(flatten_tree(command.options), text, known, fixed)
     else:
         fixed = trainers.parse_changes(changes)
         options = _options_of(text, known, place, fixed)
@@ -361,7 +360,7 @@ def _options_of(
     tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
-    return trainers.Options(_flatten_tree(tree), text, known, fixed)
+    return trainers.Options(flatten_tree(tree), text, known, fixed)
 
 
 def _load_values(
@@ -395,7 +394,7 @@ def _load_values(
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
     else:
-        found = _flatten_tree(_parse_yaml(text, place))
+        found = flatten_tree(_parse_yaml(text, place))
     said = LaunchValues(found)
     if known.form == "flags":
         said |= megatron.find_vocabulary(found)
@@ -675,17 +674,6 @@ def _parse_yaml(text: str, place: Place) -> Mapping[str, Any]:
     found = root.plain() if root is not None else None
     if not isinstance(found, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
-    return found
-
-
-def _flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Flatten mappings in mappings to dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        inner = isinstance(value, Mapping)
-        if isinstance(value, str) and DIGITS.fullmatch(value):
-            value = int(value)
-        found |= _flatten_tree(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
     return found
 
 

@@ -12,7 +12,12 @@ from planner.base import files, resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.bases import read_base, read_configuration
-from planner.connect.imports.option_table import is_equal, load_options
+from planner.connect.imports.option_table import (
+    OptionTable,
+    is_equal,
+    judge_options,
+    load_options,
+)
 from planner.documents import yaml_nodes
 
 MODULES = re.compile(r"^modules:\s*(#.*)?$", re.MULTILINE)
@@ -62,17 +67,10 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         raise PlanError(Fault("overrides is no mapping", place))
     own = dict(_name_options(overrides, variables, table))
     options = {**dict(_name_options(tree, variables, table)), **own}
-    refused = [
-        f"{option} is {one_line(str(value))[:60]}, which is not modelled"
-        for option, value in options.items()
-        if re.fullmatch(table["refused"], option) and _has_value(value)
-    ]
-    if refused:
-        raise PlanError([Fault(each, place) for each in refused])
-    shown = [k for k in own if re.fullmatch(table["named"], k) and _has_value(own[k])]
-    beside = re.compile("|".join(table[one] for one in ("named", "harmless", "refused")))
-    megatron = load_options("megatron")
+    of_primus, megatron = OptionTable(**table["options"]), load_options("megatron")
     assert megatron is not None
+    judged = {k: v for k, v in options.items() if of_primus.classify(k) and _has_value(v)}
+    lines = judge_options(judged, {}, of_primus, own, place)
     # Base files have all options, also of optimizers and layers that are not there.
     idle = [] if options.get("optimizer") == "muon" else ["muon-"]
     idle += [] if _has_value(options.get("num-experts", False)) else ["moe-", "expert-"]
@@ -82,10 +80,10 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         if default is False and value in ("0", "1"):
             value = value == "1"
         known = option in own or option in megatron.defaults or megatron.classify(option)
-        left_out = beside.fullmatch(option) or option.startswith(tuple(idle))
+        left_out = option in judged or option.startswith(tuple(idle))
         if known and not left_out and _has_value(value) and not is_equal(value, default):
             kept[option] = value
-    return PrimusRun(kept, [f"not modelled: {', '.join(shown)}"] if shown else [])
+    return PrimusRun(kept, lines)
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect.imports.arguments import split_arguments
 from planner.connect.imports.commands import (
     NEEDED,
     SBATCH,
@@ -26,19 +27,11 @@ from planner.connect.imports.commands import (
 )
 from planner.connect.imports.shell import FILE_ENDINGS, MARKED, ShellCommand, is_script
 
-RESOLVERS: Mapping[str, Mapping[str, Any]] = resources.read_yaml(
-    Path(__file__).with_suffix(".yaml")
-)
+_TABLE = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+RESOLVERS: Mapping[str, Mapping[str, Any]] = _TABLE["frameworks"]
 SECONDS = 300
 #: Bytes of a configuration and of an answer at most.
 LARGEST_ANSWER = 10_000_000
-#: What the process knows of its surroundings: where Python and its libraries are.
-INHERITED_NAMES = ("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT")
-SECLUDED = {
-    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""),
-    **dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1"),
-    **{"WANDB_MODE": "disabled", "JAX_PLATFORMS": "cpu", "PYTHONDONTWRITEBYTECODE": "1"},
-}
 
 
 def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> str:
@@ -58,16 +51,18 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
     if name not in RESOLVERS:
         raise PlanError(Fault("--run is not for " + name, place, f"--from {', '.join(RESOLVERS)}"))
     if not is_command(text, place) and place.file != "arguments":
-        answer = _run_parser(name, {"file": os.path.abspath(place.file), "words": []}, place)
-        options = answer.get("options", {}).items()
-        return json.dumps(answer.get("tree") or {key.lstrip("-"): one for key, one in options})
-    front, objective, lines = list[str](), "sft", list[str]()
+        answer = _run_parser(name, {"file": os.path.abspath(place.file)}, place)
+        pairs = answer.get("options", {}).items()
+        fields = {key.lstrip("-").replace("-", "_"): value for key, value in pairs}
+        return json.dumps(answer.get("tree") or fields)
+    front, lines, asked = list[str](), list[str](), dict[str, Any]()
     if name in NEEDED and not is_script(text):
-        words = shlex.split(text.replace("\\\n", " "), comments=True)
+        words = split_arguments(text, place)
     else:
         variables = split_changes(changes)[0]
         command, _, _, program, given = select_commands(text, place, variables, name)[-1]
-        words, objective = [*given], str(program.plan.get("training.objective", objective))
+        words = [*given]
+        asked = {"objective": program.plan.get("training.objective", "sft")}
         front = [f"{key}={value}" for key, value in command.environment.items()]
         front += command.words[: len(command.words) - len(words)]
         lines = [f"#SBATCH {one}" for one in SBATCH.findall(text)]
@@ -80,21 +75,14 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
         if words[max(at - 1, 0)] == "--config" and word.endswith(FILE_ENDINGS):
             files.read_text(word, LARGEST_ANSWER, place, "a configuration: text in UTF-8")
             words[at] = os.path.abspath(word)
-    answer = _run_parser(name, {"words": words, "objective": objective}, place)
+    answer = _run_parser(name, {**asked, "words": words}, place)
     if "tree" in answer:
         processes = count_launched(front, ShellCommand(front, 0))
         return f"# Processes: {processes or 1}\n{json.dumps(answer['tree'])}"
-    found = [word for pair in answer["options"].items() for word in _write_words(*pair)]
-    return "\n".join([*lines, shlex.join([*front, *found, *answer["rest"]])])
-
-
-def _write_words(option: str, value: Any) -> list[str]:
-    """Write an option with its value as the words of a command; one that is false by a flag is
-    left out."""
-    if value is True:
-        return [option]
-    listed = isinstance(value, list) and not any(isinstance(one, list | dict) for one in value)
-    return [option, *(map(str, value) if listed else [str(value)])]
+    for option, value in answer["options"].items():
+        listed = value if isinstance(value, list) else [] if value is True else [value]
+        front += [option, *map(str, listed)]
+    return "\n".join([*lines, shlex.join([*front, *answer["rest"]])])
 
 
 def _run_parser(name: str, asked: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -111,13 +99,13 @@ def _run_parser(name: str, asked: Mapping[str, Any], place: Place) -> dict[str, 
     row = RESOLVERS[name]
     program = Path(__file__).with_name("foreign.py")
     with tempfile.TemporaryDirectory() as folder:
-        outside = {key: os.environ[key] for key in INHERITED_NAMES if key in os.environ}
+        outside = {key: os.environ[key] for key in _TABLE["inherited"] if key in os.environ}
         try:
             done = subprocess.run(
                 [sys.executable, "-P", str(program)],
-                input=json.dumps({"row": row, **asked}),
+                input=json.dumps({"row": row, "words": [], "objective": "sft", **asked}),
                 cwd=folder,
-                env={**outside, **SECLUDED, "HF_HOME": folder, "TMPDIR": folder},
+                env={**outside, **_TABLE["environment"], "HF_HOME": folder, "TMPDIR": folder},
                 capture_output=True,
                 timeout=SECONDS,
                 encoding="utf-8",

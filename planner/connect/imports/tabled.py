@@ -16,8 +16,8 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TABLED
-from planner.connect.imports.arguments import collect_arguments
-from planner.connect.imports.bases import MOST_BASES, read_configuration
+from planner.connect.imports.arguments import collect_arguments, parse_word
+from planner.connect.imports.bases import MOST_BASES, flatten_tree, read_configuration
 from planner.connect.imports.commands import (
     count_launched,
     is_command,
@@ -29,7 +29,7 @@ from planner.connect.imports.option_table import OptionTable, judge_options, loa
 from planner.connect.imports.shell import list_commands
 from planner.connect.imports.tidy import place_faults
 from planner.connect.imports.trainers import NO_MODEL
-from planner.documents import aliases, schema, source, yaml_nodes
+from planner.documents import aliases, schema, source
 from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
 
@@ -81,7 +81,7 @@ def read_tabled_trainer(
         given = own = dict(_read_words(text, table, variables, fixed, place))
     else:
         merged, itself = read_configuration(text, place, BASES)
-        given, own = dict(_flatten(merged)), dict(_flatten(itself))
+        given, own = flatten_tree(merged), flatten_tree(itself)
     if "cluster.devices" in fixed:
         given[DEVICES] = fixed["cluster.devices"]
     options = resolve_references({**table.defaults, **_imply(given, table), **given})
@@ -168,7 +168,7 @@ def _read_words(
         return name in rows and rows[name] not in fixed
 
     for option, value in take_unknown(pairs, decide, place)[0].items():
-        yield option, _parse(value, option)
+        yield option, parse_word(value, option)
     if devices := count_launched(command.words[:at], command):
         yield DEVICES, devices
 
@@ -179,27 +179,7 @@ def _split_parts(options: Mapping[str, Any], table: OptionTable) -> Iterator[tup
         found = re.fullmatch(pattern, str(options.get(option))[:200])
         for name, part in found.groupdict().items() if found else ():
             if part is not None:
-                yield f"{option}.{name}", _parse(part, option)
-
-
-def _parse(value: Any, option: str) -> Any:
-    """Parse a word as YAML has it; text where it is none."""
-    if not isinstance(value, str):
-        return value
-    try:
-        node = yaml_nodes.parse_yaml(value, option)
-        return value if node is None else node.plain()
-    except PlanError:
-        return value
-
-
-def _flatten(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield mappings in mappings by dotted key."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
+                yield f"{option}.{name}", parse_word(part, option)
 
 
 def resolve_references(options: dict[str, Any]) -> dict[str, Any]:
