@@ -84,8 +84,6 @@ ALLOWED = {
     ("connect/imports/foreign.py", "", "importlib"),
     ("connect/imports/foreign.py", "", "socket"),
     ("connect/imports/foreign.py", "find_object", "import_module"),
-    ("connect/imports/foreign.py", "parse_options", "import_module"),
-    ("connect/imports/foreign.py", "parse_tree", "import_module"),
     # The files of installed packages, copied to the folder of the page.
     ("serve/site.py", "", "importlib"),
 }

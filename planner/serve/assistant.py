@@ -7,13 +7,14 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.version import __version__
 from planner.serve import bodies
 from planner.serve.programs import Programs
@@ -29,23 +30,7 @@ SECONDS, WAITING = 120, 16
 #: No tool changes anything outside its own empty folder, or asks a network.
 HARMLESS = {"readOnlyHint": True, "openWorldHint": False}
 #: The schema of what `evaluate` returns beside its text; `fields` leaves keys out.
-BRIEFLY = {
-    "type": "object",
-    "properties": {
-        "verdict": {"type": "object"},
-        "quantities": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "properties": {
-                    "unit": {"type": "string"},
-                    "title": {"type": "string"},
-                    "interval": {"type": ["array", "null"], "items": {"type": "number"}},
-                },
-            },
-        },
-    },
-}
+BRIEFLY = resources.read_yaml(Path(__file__).with_name("openapi.yaml"))["brief"]
 
 
 def run_assistant(programs: Programs) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.display import quote_json
 from planner.base.errors import Fault, PlanError, collect_faults
 from planner.documents import schema_files, source
@@ -29,21 +30,14 @@ TOOLS = {
 }
 #: Further tools of an assistant.
 MORE = {
-    name: name
-    for name in (
-        "quick",
-        "list",
-        "advise",
-        "import",
-        "export",
-        "compare",
-        "fit-table",
-    )
+    name: name for name in ("quick", "list", "advise", "import", "export", "compare", "fit-table")
 }
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000
 #: Keys with the text of a file, which a command names.
 TEXTS = ("config", "log", "text")
+#: Keys that some quantities have.
+QUANTITY_KEYS = schema_files.build_bundle("result")["definitions"]["quantity"]["properties"]
 #: The fields of a result in short: the verdict, and of each quantity its value, unit, 90 % interval
 #: and title.
 BRIEF = ("verdict", *(f"quantities.*.{key}" for key in ("value", "unit", "interval", "title")))
@@ -161,20 +155,9 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
+_ASKED = resources.read_yaml(Path(__file__).with_name("openapi.yaml"))["asked"]
 #: The key that shortens an answer.
-FIELDS = Option(
-    "fields",
-    None,
-    {
-        "description": "The keys of the answer that are returned: best.set is a key of each item "
-        "of best, * any key. evaluate without quantities answers with the headline ones then.",
-        "type": "array",
-        "items": {"type": "string"},
-        "maxItems": MOST,
-    },
-    False,
-    "fields",
-)
+FIELDS = Option("fields", None, _ASKED["fields"], False, "fields")
 
 
 class Tool(NamedTuple):
@@ -217,8 +200,6 @@ class Programs:
         if name == "evaluate":
             body = {**body, "quantities": body.get("quantities") or layout.HEADLINE_IDS}
         answer = files.parse_json(self._run_command(tool, body, True)[0])
-        for path in paths:
-            _check_field(answer, path)
         return quote_json(select_fields(answer, paths)).encode("utf-8", "replace")
 
     def tell_assistant(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,36 +302,36 @@ def build_programs(commands: Mapping[str, Any], status: Callable[[list[str]], in
     return Programs(tools, texts, status)
 
 
-def select_fields(data: Any, paths: Iterable[str]) -> Any:
-    """Return data with the keys of some paths alone; a path applies to each item of a list."""
-    if isinstance(data, list):
-        return [select_fields(one, paths) for one in data]
+def select_fields(data: Any, paths: Iterable[str], optional: Collection[str] = ()) -> Any:
+    """Select the keys of some paths in data; of a list, in each of its items.
+
+    Args:
+        data: an answer, or a part of it.
+        paths: keys with a dot between, `*` for any.
+        optional: keys that may be missing.
+
+    Raises:
+        PlanError: a path leads to nothing.
+    """
     below: dict[str, list[str]] = {}
     for path in paths:
         key, _, rest = path.partition(".")
         below.setdefault(key, []).append(rest)
-    if not isinstance(data, dict) or "" in below:
+    mappings = [
+        one for one in (data if isinstance(data, list) else [data]) if isinstance(one, dict)
+    ]
+    if "" in below or not mappings:
         return data
-    wanted = {key: [*below.get(key, ()), *below.get("*", ())] for key in data}
-    return {key: select_fields(data[key], paths) for key, paths in wanted.items() if paths}
-
-
-def _check_field(data: Any, path: str) -> None:
-    """Check that a path leads to something in an answer, or to what some quantities have.
-
-    Raises:
-        PlanError: it leads to nothing.
-    """
-    nodes, before = [data], ""
-    quantity = schema_files.build_bundle("result")["definitions"]["quantity"]["properties"]
-    for part in path.split("."):
-        each = chain.from_iterable(one if isinstance(one, list) else [one] for one in nodes)
-        mappings = [one for one in each if isinstance(one, dict)]
-        keys = dict.fromkeys(chain.from_iterable(mappings))
-        if mappings and part not in (*keys, "*", *(quantity if before == "*" else ())):
-            raise PlanError(Fault.from_pool(f"no field '{path}'", part, keys))
-        nodes = [one[key] for one in mappings for key in one if part in (key, "*")]
-        before = part
+    keys = dict.fromkeys(chain.from_iterable(mappings))
+    if wrong := [one for one in below if one not in (*keys, "*", *optional)]:
+        raise PlanError(Fault.from_pool(f"no field '{wrong[0]}'", wrong[0], keys))
+    any_key, inner = below.get("*", []), QUANTITY_KEYS if "*" in below else ()
+    wanted = {key: [*below.get(key, ()), *any_key] for key in keys if key in below or any_key}
+    found = [
+        {key: select_fields(one[key], wanted[key], inner) for key in one if key in wanted}
+        for one in mappings
+    ]
+    return found if isinstance(data, list) else found[0]
 
 
 def _shorten_text(text: str) -> str:

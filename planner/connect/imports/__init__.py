@@ -63,11 +63,7 @@ class ImportResult(NamedTuple):
 
 
 def import_file(
-    path: str,
-    source: str = "",
-    plan: bool = False,
-    changes: Sequence[str] = (),
-    run: bool = False,
+    path: str, source: str = "", plan: bool = False, changes: Sequence[str] = (), run: bool = False
 ) -> ImportResult:
     """Import the model of a file; of arguments that say a run, a plan.
 

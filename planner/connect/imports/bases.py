@@ -14,7 +14,7 @@ from planner.documents import yaml_nodes
 
 MOST_BASES, BASE_BYTES = 8, 10_000_000
 #: A whole number as YAML 1.1 has it, which these frameworks read.
-DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
+YAML_DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 
 
 def read_configuration(
@@ -66,12 +66,12 @@ def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def flatten_tree(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flatten_options(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Flatten mappings in mappings to dotted keys."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         inner = isinstance(value, Mapping)
-        if isinstance(value, str) and DIGITS.fullmatch(value):
+        if isinstance(value, str) and YAML_DIGITS.fullmatch(value):
             value = int(value)
-        found |= flatten_tree(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
+        found |= flatten_options(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +54,11 @@ class TrainingProgram(NamedTuple):
     plan: Mapping[str, Any] = {}
     reads: Mapping[str, str] = {}
     starts: bool = False
+
+
+#: Options of launchers, and the programs that train.
+LAUNCHERS = resources.read_yaml(Path(__file__).with_name("launchers.yaml"))
+TRAINING_PROGRAMS = tuple(TrainingProgram(**one) for one in LAUNCHERS["programs"])
 
 
 class SplitCommand(NamedTuple):
@@ -131,7 +135,7 @@ def read_command(
     trains = select_commands(text, where, variables, name)
     command, launcher, shown, program, given = trains[-1]
     at = where._replace(line=command.line)
-    if re.search("|".join(_load_launchers()["refused"]), shown):
+    if re.search("|".join(LAUNCHERS["refused"]), shown):
         raise PlanError(Fault(f"{shown} trains another kind of model", at))
     sbatch = [each for one in SBATCH.findall(text) for each in one.split()]
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
@@ -203,19 +207,6 @@ def split_changes(changes: Sequence[str]) -> tuple[dict[str, str], dict[str, Any
     return variables, parse_changes(rest)
 
 
-@cache
-def _load_launchers() -> Mapping[str, Any]:
-    """Load the options of launchers."""
-    found: Mapping[str, Any] = resources.read_yaml(Path(__file__).with_name("launchers.yaml"))
-    return found
-
-
-@cache
-def _load_programs() -> tuple[TrainingProgram, ...]:
-    """Load the programs that train."""
-    return tuple(TrainingProgram(**one) for one in _load_launchers()["programs"])
-
-
 def _split_program(command: ShellCommand, name: str) -> SplitCommand | None:
     """Split a command at its program; None where it has none.
 
@@ -223,8 +214,7 @@ def _split_program(command: ShellCommand, name: str) -> SplitCommand | None:
         command: the command.
         name: the framework; empty for any.
     """
-    known = _load_programs()
-    programs = [one for one in known if name in (one.framework, *one.any) or not name]
+    programs = [one for one in TRAINING_PROGRAMS if name in (one.framework, *one.any) or not name]
     programs = [one for one in programs if name or one.framework]
     words = command.words
     for at, word in enumerate(words):
@@ -263,14 +253,14 @@ def _count_devices(
     Returns:
         The devices, None where they are not said; names of what the script does not set.
     """
-    launchers, sizes, name, unknown = _load_launchers(), dict[str, int](), "", list[str]()
+    sizes, name, unknown = dict[str, int](), "", list[str]()
     seen = next((v for k, v in command.environment.items() if k.endswith("DEVICES")), "")
     visible = seen.count(",") + 1 if LISTED_DEVICES.fullmatch(seen) else 0
     if program.starts:
         held = {k.replace("_", "-").lower(): v for k, v in command.environment.items()}
         words = [*(f"--{key}={value}" for key, value in held.items()), *words]
         each = held.get("nproc-per-node", "1")
-        divided = program.framework in launchers["divided"] and LAUNCHER_NUMBER.fullmatch(each)
+        divided = program.framework in LAUNCHERS["divided"] and LAUNCHER_NUMBER.fullmatch(each)
         if divided and visible > int(divided[1]):
             fault = f"{visible} devices for {each} processes, which divide the model among them"
             raise PlanError(
@@ -281,7 +271,7 @@ def _count_devices(
             name, _, word = word.lstrip("-").partition("=")
             name = name.replace("_", "-")
         number, listed = LAUNCHER_NUMBER.fullmatch(word), LISTED_DEVICES.fullmatch(word)
-        for what, names in launchers["options"].items():
+        for what, names in LAUNCHERS["options"].items():
             if name in names and what == "devices_of_node" and listed and "," in word:
                 sizes[what] = listed[1].count(",") + 1
             elif name in names and number:
@@ -291,7 +281,7 @@ def _count_devices(
     if "devices_of_node" in sizes:
         return sizes["devices_of_node"] * sizes.get("nodes", 1), unknown
     names = {one.rpartition("/")[2] for one in command.words[:20]}
-    if "devices" not in sizes and visible and names & {*launchers["each_device"]}:
+    if "devices" not in sizes and visible and names & {*LAUNCHERS["each_device"]}:
         return visible * sizes.get("nodes", 1), unknown
     return sizes.get("devices"), unknown
 

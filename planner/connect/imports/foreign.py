@@ -1,8 +1,7 @@
 """A program of its own: a framework's parser reads options, and its values come back as JSON.
 
-Standard input has one mapping: `row`, one of resolvers.yaml; `words`, the options of a command;
-`file`, a configuration; `objective`, what the command trains for. Nothing of the planner is
-imported, no device is seen, and no socket connects.
+Standard input has one mapping: `row`, one of resolvers.yaml, and `words`, the options of a command.
+Nothing of the planner is imported, no device is seen, and no socket connects.
 """
 
 from __future__ import annotations
@@ -36,40 +35,35 @@ def find_object(path: str) -> Any:
 
 
 def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse words, or a file of values, with a framework's argparse parser.
+    """Parse words, and the file of values that they name, with a framework's argparse parser.
 
     Returns:
-        ``options`` by their longest name, those that are no default; ``rest``, words that it does
-            not know.
+        ``words``: those that are no default, by the longest name of each option, then what the
+            parser does not know.
     """
     row, words = asked["row"], [*asked["words"]]
     if "adds" in row:
         parser = argparse.ArgumentParser(allow_abbrev=True)
         find_object(row["adds"])(parser)
     else:
-        classes = [*row["classes"], *row.get("by", {}).get(asked["objective"], ())]
-        parser = find_object(row["parser"])([find_object(one) for one in classes])
+        parser = find_object(row["parser"])([find_object(one) for one in row["classes"]])
     actions: dict[str, argparse.Action] = {}
     for action in parser._actions:  # the first of those that set a value
         if action.option_strings and action.dest != "help":
             actions.setdefault(action.dest, action)
     defaults = {dest: action.default for dest, action in actions.items()}
-    file = asked.get("file")
-    if "--config" in words and not file:
+    if "--config" in words:
         at = words.index("--config")
-        file = words[at + 1]
-        del words[at : at + 2]
-    if file:
-        yaml = importlib.import_module("yaml")
-        values = yaml.safe_load(Path(file).read_text("utf-8"))
-        parser.set_defaults(**values)
+        text = Path(words.pop(at + 1)).read_text("utf-8")
+        parser.set_defaults(**find_object("yaml:safe_load")(text))
+        del words[at]
     for action in parser._actions:  # what another program requires is no matter here
         action.required = False
     found, rest = parser.parse_known_args(words)
     for action in actions.values():
         action.type = action.choices = None
     written, _ = parser.parse_known_args(words)  # values as the words have them
-    options = {}
+    resolved = list[str]()
     for dest, action in actions.items():
         value, names = getattr(found, dest, None), sorted(action.option_strings, key=len)
         if value == defaults[dest]:
@@ -79,8 +73,9 @@ def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             value = value == action.const
         elif isinstance(action, argparse.BooleanOptionalAction):  # --x, --no-x
             names, value = names[: 1 if value else None], True
-        options[names[-1]] = value
-    return {"options": options, "rest": rest}
+        listed = value if isinstance(value, list) else [value]
+        resolved += [names[-1], *map(str, [] if value is True else listed)]
+    return {"words": [*resolved, *rest]}
 
 
 def parse_tree(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,19 +85,16 @@ def parse_tree(asked: Mapping[str, Any]) -> dict[str, Any]:
         ``tree``: the values, interpolations resolved.
     """
     row, words = asked["row"], [*asked["words"]]
-    words = ["--config", asked["file"], *words] if asked.get("file") else words
     at = words.index("--config") + 1
-    for recipe in find_object(row["recipes"])():
-        for config in recipe.configs:
-            if config.name == words[at]:
-                root = Path(str(importlib.import_module(row["package"]).__file__)).parents[1]
-                words[at] = str(root / row["folder"] / config.file_path)
+    root = Path(find_object(f"{row['package']}:__file__")).parents[1]
+    if (own := root / row["folder"] / f"{words[at]}.yaml").is_file():
+        words[at] = str(own)
     values, changes = find_object(row["parser"])().parse_known_args(words)
     merged = find_object(row["merge"])(values, changes)
     return {"tree": find_object(row["plain"])(merged, resolve=True)}
 
 
-def main() -> None:
+def answer_question() -> None:
     """Read one question, and print the answer behind a line of its own."""
     asked = json.load(sys.stdin)
     unshare = getattr(os, "unshare", None)  # of Linux, since Python 3.12
@@ -112,8 +104,8 @@ def main() -> None:
         setattr(socket.socket, name, refuse_connection)
     with contextlib.redirect_stdout(sys.stderr):
         answer = parse_tree(asked) if "merge" in asked["row"] else parse_options(asked)
-    print(json.dumps(answer, default=lambda value: str(getattr(value, "name", value))))
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    main()
+    answer_question()

@@ -15,7 +15,8 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, Framework, fields, load_framework
 from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
 from planner.connect.imports import hf, megatron, primus, python_file, trainers
-from planner.connect.imports.bases import flatten_tree
+from planner.connect.imports.arguments import parse_word
+from planner.connect.imports.bases import flatten_options
 from planner.connect.imports.commands import (
     TrainingCommand,
     is_command,
@@ -150,7 +151,7 @@ def read_launch(
             and row["to"] in said
         ):
             sizes = [keys.get(key) for key in row["by"]]
-            whole = _parse_value(said[row["to"]], place)
+            whole = parse_word(said[row["to"]], place.file)
             if isinstance(whole, int) and all(isinstance(size, int) for size in sizes):
                 keys[row["of"]] = whole * prod(size or 1 for size in sizes)
     routed = keys.get("model.moe.experts") is not None
@@ -165,7 +166,7 @@ def read_launch(
             keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
         )
         whole = [one if isinstance(one, int) and one > 0 else 1 for one in (count, virtual)]
-        each = _parse_value(said.get(LAYERS_EACH), place)
+        each = parse_word(said.get(LAYERS_EACH), place.file)
         if isinstance(each, int) and 0 < each * whole[0] <= shape["layers"]:
             whole[1] = shape["layers"] // (each * whole[0])
             document["parallelism"]["virtual_pipeline"] = whole[1]
@@ -226,7 +227,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     if is_command(text, place):
         variables, fixed = split_changes(changes)
         command = read_command(text, place, variables, name, fixed)
-        options = trainers.Options(flatten_tree(command.options), text, known, fixed)
+        options = trainers.Options(flatten_options(command.options), text, known, fixed)
     else:
         fixed = trainers.parse_changes(changes)
         options = _options_of(text, known, place, fixed)
@@ -360,7 +361,7 @@ def _options_of(
     tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
     if not isinstance(tree, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
-    return trainers.Options(flatten_tree(tree), text, known, fixed)
+    return trainers.Options(flatten_options(tree), text, known, fixed)
 
 
 def _load_values(
@@ -394,7 +395,7 @@ def _load_values(
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
     else:
-        found = flatten_tree(_parse_yaml(text, place))
+        found = flatten_options(_parse_yaml(text, place))
     said = LaunchValues(found)
     if known.form == "flags":
         said |= megatron.find_vocabulary(found)
@@ -513,7 +514,7 @@ def _derive_keys(
                 options = dict.fromkeys(one for one in list_options(about) if one in own)
                 shown = tuple(names.get(one, f"--{one}" if flags else one) for one in options)
                 came_from[key] = shown or (f"the default of {name}",)
-                keys[key] = _parse_value(value, place) if flags else value
+                keys[key] = parse_word(value, place.file) if flags else value
 
     hear(known.rows)
     return keys, came_from
@@ -742,14 +743,6 @@ def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place)
         if one not in ours:
             raise PlanError(Fault.from_pool(f"{option} has {one}", str(one), list(ours), place))
     return [ours[one] for one in listed]
-
-
-def _parse_value(value: Any, place: Place) -> Any:
-    """Parse the argument of an option as a document has it."""
-    if not isinstance(value, str):
-        return value
-    node = yaml_nodes.parse_yaml(value, place.file)
-    return None if node is None else node.plain()
 
 
 def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> Sequence[int] | None:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from planner.base import files, resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect.imports import option_table
+from planner.connect.imports.arguments import parse_word
 from planner.connect.imports.bases import read_base, read_configuration
-from planner.connect.imports.option_table import (
-    OptionTable,
-    is_equal,
-    judge_options,
-    load_options,
-)
-from planner.documents import yaml_nodes
+from planner.connect.imports.option_table import is_equal
 
 MODULES = re.compile(r"^modules:\s*(#.*)?$", re.MULTILINE)
 #: What a variable of the environment stands for, with its default.
 ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
+#: Primus's own names.
+PRIMUS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 BASES = "extends"
 MOST_FOLDERS = 12  # between a configuration and its repository
 
@@ -51,7 +48,6 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         PlanError: it trains with another framework, a file that it names is not in its repository,
             or an option is refused.
     """
-    table = _load_primus()
     modules = read_configuration(text, place, BASES)[0].get("modules")
     module = modules.get("pre_trainer") if isinstance(modules, Mapping) else None
     if not isinstance(module, Mapping) or module.get("framework") != "megatron":
@@ -59,18 +55,21 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         fault = f"{one_line(str(named))[:60]} is not read"
         raise PlanError(Fault(fault, place, "modules.pre_trainer with framework: megatron"))
     tree: dict[str, Any] = {}
-    for key, folder in table["folders"].items():
+    for key, folder in PRIMUS["folders"].items():
         named = _fill_variables(str(module.get(key)), variables)
         tree |= read_base(_find_file(named, folder, place), BASES)
     overrides = module.get("overrides") or {}
     if not isinstance(overrides, Mapping):
         raise PlanError(Fault("overrides is no mapping", place))
-    own = dict(_name_options(overrides, variables, table))
-    options = {**dict(_name_options(tree, variables, table)), **own}
-    of_primus, megatron = OptionTable(**table["options"]), load_options("megatron")
+    own = dict(_name_options(overrides, variables))
+    options = {**dict(_name_options(tree, variables)), **own}
+    of_primus, megatron = (
+        option_table.OptionTable(**PRIMUS["options"]),
+        option_table.load_options("megatron"),
+    )
     assert megatron is not None
     judged = {k: v for k, v in options.items() if of_primus.classify(k) and _has_value(v)}
-    lines = judge_options(judged, {}, of_primus, own, place)
+    lines = option_table.judge_options(judged, {}, of_primus, own, place)
     # Base files have all options, also of optimizers and layers that are not there.
     idle = [] if options.get("optimizer") == "muon" else ["muon-"]
     idle += [] if _has_value(options.get("num-experts", False)) else ["moe-", "expert-"]
@@ -84,13 +83,6 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         if known and not left_out and _has_value(value) and not is_equal(value, default):
             kept[option] = value
     return PrimusRun(kept, lines)
-
-
-@cache
-def _load_primus() -> Mapping[str, Any]:
-    """Load Primus's own names."""
-    found: Mapping[str, Any] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
-    return found
 
 
 def _fill_variables(text: str, variables: Mapping[str, str]) -> str:
@@ -113,7 +105,7 @@ def _find_file(name: str, folder: str, place: Place) -> str:
 
 
 def _name_options(
-    tree: Mapping[str, Any], variables: Mapping[str, str], table: Mapping[str, Any]
+    tree: Mapping[str, Any], variables: Mapping[str, str]
 ) -> Iterator[tuple[str, Any]]:
     """Yield options by the names of Megatron-LM; those that are there where a value is false are
     false where it is true."""
@@ -121,14 +113,16 @@ def _name_options(
         name = str(key).replace("_", "-")
         if isinstance(value, str) and ENVIRONMENT_VARIABLE.search(value):
             value = _fill_variables(value, variables)
-            node = yaml_nodes.parse_yaml(value, name) if value else None
-            value = value if node is None else node.plain()
-        if name in table["inverted"] and isinstance(value, bool):
-            yield table["inverted"][name], not value
+            value = parse_word(value, name) if value else value
+        if name in PRIMUS["inverted"] and isinstance(value, bool):
+            yield PRIMUS["inverted"][name], not value
         elif isinstance(value, Mapping):
             yield name, value.get("enabled", value.get("enable", False))
         else:
-            yield table["renamed"].get(name, name), value if isinstance(value, bool) else str(value)
+            yield (
+                PRIMUS["renamed"].get(name, name),
+                value if isinstance(value, bool) else str(value),
+            )
 
 
 def _has_value(value: Any) -> bool:

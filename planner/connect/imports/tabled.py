@@ -17,7 +17,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TABLED
 from planner.connect.imports.arguments import collect_arguments, parse_word
-from planner.connect.imports.bases import MOST_BASES, flatten_tree, read_configuration
+from planner.connect.imports.bases import MOST_BASES, flatten_options, read_configuration
 from planner.connect.imports.commands import (
     count_launched,
     is_command,
@@ -81,7 +81,7 @@ def read_tabled_trainer(
         given = own = dict(_read_words(text, table, variables, fixed, place))
     else:
         merged, itself = read_configuration(text, place, BASES)
-        given, own = flatten_tree(merged), flatten_tree(itself)
+        given, own = flatten_options(merged), flatten_options(itself)
     if "cluster.devices" in fixed:
         given[DEVICES] = fixed["cluster.devices"]
     options = resolve_references({**table.defaults, **_imply(given, table), **given})
