@@ -78,12 +78,6 @@ ALLOWED = {
     # The server: the socket that it listens on, and its processes.
     ("serve/connections.py", "", "socket"),
     ("serve/workers.py", "", "multiprocessing"),
-    # `import --run`: a framework's own parser, asked for in words, in a process of its own.
-    ("connect/imports/resolvers.py", "", "subprocess"),
-    ("connect/imports/resolvers.py", "_run_parser", "run"),
-    ("connect/imports/foreign.py", "", "importlib"),
-    ("connect/imports/foreign.py", "", "socket"),
-    ("connect/imports/foreign.py", "find_object", "import_module"),
     # The files of installed packages, copied to the folder of the page.
     ("serve/site.py", "", "importlib"),
 }
