@@ -140,7 +140,7 @@ def read_again(plan: planner.Plan, to: str, folder: Path) -> planner.Plan:
     made = write_trainer_script(plan.plan, to)
     assert made.lost == ()
     (folder / "run.sh").write_text(made.text, "utf-8")
-    held = {key: plan.plan.document.get(key) for key in FOUND_BY_RUNNING}
+    held = {key: plan.plan.get(key) for key in FOUND_BY_RUNNING}
     found = import_file(str(folder / "run.sh"), to).document
     found["cluster"] = {"extends": "h100x1024", "devices": 16}
     return planner.load(found, {key: value for key, value in held.items() if value is not None})

@@ -44,6 +44,8 @@ def test_a_release_sets_keys_where_the_plan_does_not(name: str, release: dict) -
         where |= given[key] if values == stacks.GIVEN else {key: values[0]}
     if "training.lora.base" in where:
         where = {"training.lora.rank": 8, **where}
+    if where.get("training.mode") == "rl":
+        where |= {"rl.prompt_tokens": 100, "rl.response_tokens": 500}
     stack = f"{name}@{release['since']}"
     assert _load(stack, **where).get("training.stack") == stack
     assert (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from planner.base.display import one_line
+from planner.base.display import format_flow, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import caveats
 from planner.connect.exports.table import Elsewhere, ExportDraft, LaunchConfig
@@ -37,20 +37,12 @@ def write_trainer_script(plan: Plan, to: str) -> LaunchConfig:
     if not plan.reinforced:
         where = plan.document.find_place(("training", "mode"))
         raise PlanError(Fault(f"{to} trains by reinforcement learning", where, "mode: rl"))
-    table, draft, done = tabled.load_trainer_table(to), ExportDraft(plan, to), set[str]()
+    table, draft = tabled.load_trainer_table(to), ExportDraft(plan, to)
     wanted = _list_writable(draft, table)
-    several = {row["key"] for row in table.keys if len(tabled.list_row_options(row)) > 1}
-
-    def rank(row: Mapping[str, Any]) -> tuple[bool, bool]:
-        """First what others depend on, last what is made of options that others set."""
-        return row["key"] != "training.implementation", row["key"] in several
-
-    for row in sorted(table.keys, key=rank):
-        if row["key"] in wanted and row["key"] not in done:
-            more = _invert_row(row, wanted, draft.said, table)
-            if more is not None:
-                draft.said |= more
-                done.add(row["key"])
+    for key in wanted:
+        rows = (row for row in table.keys if row["key"] == key)
+        ways = (_invert_row(row, wanted, draft.said, table) for row in rows)
+        draft.said |= next((options for options in ways if options is not None), {})
     options = tabled.resolve_references({**table.defaults, **draft.said})
     again, _ = tabled.apply_rows(options, table, Place(to))
     draft.heard |= {*wanted, "rl.updates"}
@@ -68,15 +60,10 @@ def write_trainer_script(plan: Plan, to: str) -> LaunchConfig:
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     head = [f"{to} script of the plan: {plan.name}", *caveats(unsaid)]
     launch = next(r for r in table.launch if tabled.match_options(r.get("when", {}), options))
-    words = [f"++{k}={_format_word(v)}" for k, v in draft.said.items()]
-    text = " \\\n  ".join([launch["command"], *map(shlex.quote, words)])
+    words = [shlex.quote(f"++{key}={format_flow(value)}") for key, value in draft.said.items()]
+    text = " \\\n  ".join([launch["command"], *words])
     text = "".join(f"# {one_line(line)}\n" for line in head) + text + "\n"
     return LaunchConfig(text, draft.said, unsaid, True, {})
-
-
-def _format_word(value: Any) -> str:
-    """Format a value as an override has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _list_writable(draft: ExportDraft, table: OptionTable) -> dict[str, Any]:
@@ -144,14 +131,13 @@ def _invert_row(
 def _divide_size(
     row: Mapping[str, Any], size: int, said: Mapping[str, Any], node: int
 ) -> dict[str, int]:
-    """Return the options that a size is the product or the sum of, beside those that are known; of
-    two unknown ones the last is at most ``node``. Nothing if it is none of whole numbers."""
+    """Return the options that a size is the product of, beside those that are known; of two unknown
+    ones the last is at most ``node``."""
     names = tabled.list_row_options(row)
     known = [said[name] for name in names if name in said]
     unknown = [name for name in names if name not in said]
-    rest, over = divmod(size, prod(known)) if "product" in row else (size - sum(known), 0)
-    if over or not unknown or rest < 1:
+    if not unknown:
         return {}
+    rest = size // prod(known)
     inner = min(rest, node) if len(unknown) == 2 else rest
-    sizes = {**dict.fromkeys(unknown, rest // inner), **dict.fromkeys(unknown[-1:], inner)}
-    return {} if rest % inner else sizes
+    return {unknown[0]: rest // inner, unknown[-1]: inner}

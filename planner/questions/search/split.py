@@ -1,8 +1,9 @@
 """What a plan of reinforcement learning leaves open of its engine, and of how devices are split.
 
 The engine's degree follows from what its memory needs: the fewest devices that hold the weights and
-as much cache. Under ``rl.rollout: auto`` placement, staleness, devices and degree are those of the
-shortest step that fits; devices are bisected, for a larger engine only shortens the rollout.
+as much cache. Under ``rl.rollout: auto`` placement, staleness, devices and degrees are those of the
+shortest step that fits. After each number of devices the next is the one at which both sides would
+be balanced if each were as much faster as it has more devices.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.base import numbers
@@ -21,8 +23,8 @@ from planner.plans.document import Plan
 from planner.questions.domains import divisors
 from planner.results.verdict import FITS
 
-TENSOR, DEVICES, ENGINE = "rl.rollout.tensor", "rl.rollout.devices", "rl.rollout.auto"
-PLACEMENT, STALENESS = "rl.placement", "rl.staleness"
+TENSOR, EXPERT, DEVICES = (f"rl.rollout.{name}" for name in ("tensor", "expert", "devices"))
+PLACEMENT, STALENESS, ENGINE = "rl.placement", "rl.staleness", "rl.rollout.auto"
 HOLDS = "the fewest devices whose share of memory holds the weights and as much cache"
 #: What a device of the engine holds.
 HELD = ("memory.capacity", "memory.process", "memory.weights", "memory.cache")
@@ -34,6 +36,8 @@ MODES: tuple[Mapping[str, Any], ...] = (
 )
 #: What ranks them, and the sides that devices are balanced between.
 STEP, SIDES = "rl.step_seconds", ("rl.rollout_seconds", "rl.trainer_seconds")
+#: Mean lengths of responses, in parts of their cap, between which two ways cross.
+PARTS_OF_CAP = 8
 Complete = Callable[[Document], Plan]
 
 
@@ -62,7 +66,11 @@ class Split(NamedTuple):
         rl, step = self.plan.data["rl"], numbers.text(self.values[STEP], "s")
         if rl["placement"] == "colocated":
             return f"{step} colocated"
-        late = f"{rl['staleness']} step off" if rl["staleness"] else "on policy"
+        late = (
+            f"{rl['staleness']} step{'s' * (rl['staleness'] > 1)} off"
+            if rl["staleness"]
+            else "on policy"
+        )
         return f"{step} with {rl['rollout']['devices']} devices for the engine, {late}"
 
 
@@ -80,23 +88,25 @@ def complete_rollout(document: Document, complete: Complete) -> Plan:
     if not (rl.get("rollout") or {}).get("auto"):
         return complete_engine(document, complete)
     document = document.change_keys({ENGINE: None})
-    modes = [mode for mode in MODES if _agrees(mode, document)]
-    found = [best for mode in modes if (best := _find_split(document, mode, complete))]
+    found = [
+        way for mode in _list_modes(document) if (way := _find_split(document, mode, complete))
+    ]
     if not found:  # which says why
         return complete_engine(document, complete)
     best, *others = sorted(found, key=lambda one: one.rank)
     against = f"; best others: {'; '.join(one.words for one in others)}" if others else ""
-    why = f"found: {best.words}{against}{SPLIT}"
+    crossing = next(filter(None, (_find_crossing(best, other) for other in others)), "")
+    why = f"found: {best.words}{against}{crossing}{SPLIT}"
     return _add_reasons(best.plan, dict.fromkeys(best.changes, why))
 
 
 def complete_engine(document: Document, complete: Complete) -> Plan:
     """Complete a document with the tensor-parallel size that its engine's memory needs, unless it
     gives one."""
-    size = next(_list_sizes(document), None)
-    if size is None:
+    degrees = next(_list_degrees(document), None)
+    if degrees is None:
         return complete(document)
-    return _add_reasons(complete(document.change_keys({TENSOR: size})), {TENSOR: HOLDS})
+    return _add_reasons(complete(document.change_keys(degrees)), dict.fromkeys(degrees, HOLDS))
 
 
 def _add_reasons(found: Plan, why: Mapping[str, str]) -> Plan:
@@ -104,30 +114,36 @@ def _add_reasons(found: Plan, why: Mapping[str, str]) -> Plan:
     return replace(found, derived={**found.derived, **why})
 
 
-def _agrees(mode: Mapping[str, Any], document: Document) -> bool:
-    """Decide whether a mode has the placement, staleness and devices that a document gives."""
-    given = {key: document.get(key) for key in mode if document.get_stated(key) is not None}
-    alone = document.get(DEVICES) is not None and mode[PLACEMENT] == "colocated"
-    return not alone and all(mode[key] == value for key, value in given.items())
+def _list_modes(document: Document) -> Iterator[Mapping[str, Any]]:
+    """Yield the modes that a document leaves open, with the placement and staleness that it gives;
+    one with its own devices is split."""
+    keys = [key for key in (PLACEMENT, STALENESS) if document.get_stated(key) is not None]
+    given = {key: document.get(key) for key in keys}
+    for mode in MODES:
+        own = {**mode, **given}
+        split = own[PLACEMENT] == "split" or document.get(DEVICES) is None
+        late = bool(own[STALENESS]) == bool(mode[STALENESS])
+        if own[PLACEMENT] == mode[PLACEMENT] and late and split:
+            yield own
 
 
 def _find_split(document: Document, mode: Mapping[str, Any], complete: Complete) -> Split | None:
     """Find the shortest step of a mode that fits, over devices and degrees of the engine; None if
     no number of devices makes a plan."""
-    best, counts = list[Split](), _list_counts(document, mode)
-    low, high = 0, len(counts) - 1
-    while low <= high:
-        middle = (low + high) // 2
-        changes = {**mode, DEVICES: counts[middle]}
-        here = [*_yield_splits(document, changes, complete)]
-        if not here:  # which layout or engine divides no such number
-            counts = [*counts[:middle], *counts[middle + 1 :]]
-            high -= 1
+    counts, every = _list_counts(document, mode), document.get("cluster.devices")
+    ways, count = dict[int, Split | None](), counts[(len(counts) - 1) // 2]
+    join: Callable[[Sequence[Any]], Any] = max if mode[STALENESS] else sum
+    while count not in ways:
+        splits = _yield_splits(document, {**mode, DEVICES: count}, complete)
+        way = ways[count] = min(splits, key=lambda one: one.rank, default=None)
+        left = [one for one in counts if ways.get(one, way) is not None]
+        if way is None:  # layout or engine divides no such number
+            count = next((one for one in left if one not in ways), count)
             continue
-        best.append(min(here, key=lambda one: one.rank))
-        rollout, trainer = (best[-1].values[side] for side in SIDES)
-        low, high = (middle + 1, high) if rollout > trainer else (low, middle - 1)
-    return min(best, key=lambda one: one.rank, default=None)
+        rollout, trainer = (way.values[side] for side in SIDES)
+        work = rollout * count, trainer * (every - count)
+        count = min(left, key=lambda one: join((work[0] / one, work[1] / max(1, every - one))))
+    return min(filter(None, ways.values()), key=lambda one: one.rank, default=None)
 
 
 def _list_counts(document: Document, mode: Mapping[str, Any]) -> Sequence[int]:
@@ -145,21 +161,25 @@ def _list_counts(document: Document, mode: Mapping[str, Any]) -> Sequence[int]:
 def _yield_splits(
     document: Document, changes: Mapping[str, Any], complete: Complete
 ) -> Iterator[Split]:
-    """Yield the plans of a split with each degree of the engine from the smallest that holds."""
+    """Yield the plans of a split with each degree of the engine that holds; all have the layout
+    that is found with the first."""
     changed = document.change_keys(changes)
-    sizes: Sequence[int | None] = [*_list_sizes(changed)] or [None]
-    for size in sizes:
-        also = {} if size is None else {TENSOR: size}
+    for degrees in [*_list_degrees(changed, searched=True)] or [{}]:
         with suppress(PlanError):
-            found = complete(changed.change_keys(also))
+            found = complete(changed.change_keys(degrees))
             values = compute_values(found, (FITS, STEP, *SIDES))
-            yield Split({**changes, **also}, found, values)
+            yield Split({**changes, **degrees}, found, values)
+            changed, complete = found.document, plan.build_plan
 
 
-def _list_sizes(document: Document) -> Iterator[int]:
-    """Yield the tensor-parallel sizes of an engine, from the smallest that holds weights and as
-    much cache up to a node; of those that do not, the one with the most room. None where the
-    document gives the size or is at fault."""
+def _list_degrees(document: Document, searched: bool = False) -> Iterator[dict[str, int]]:
+    """Yield the engine's tensor-parallel sizes from the smallest that holds weights and as much
+    cache up to a node; of those that do not, the one with the most room. None where the document
+    gives the size or is at fault.
+
+    Args:
+        searched: whether expert-parallel sizes up to a node are tried too.
+    """
     rl = document.data.get("rl")
     if not rl or rl["rollout"].get("tensor"):
         return
@@ -167,20 +187,51 @@ def _list_sizes(document: Document) -> Iterator[int]:
     reinforcement.apply_reinforcement(draft)
     if draft.faults or model is None:
         return
-    rl, room = draft.data["rl"], dict[int, Any]()
+    rl, room = draft.data["rl"], list[tuple[Any, dict[str, int]]]()
     node = document.get("cluster.devices_per_node") or 1
     _, _, changes = next(reinforcement.list_roles(draft.data))
-    for size in divisors(rl["rollout"]["devices"] // rl["rollout"]["pipeline"]):
-        holds = any(left >= 0 for left in room.values())
-        if holds and size > node:
-            break
-        changed = {**changes, "parallelism": {**changes["parallelism"], "tensor": size}}
-        with suppress(PlanError):  # heads do not divide
-            engine = plan.complete_plan(document.change_keys(changed))
-            values = compute_values(engine, HELD)
-            capacity, process, weights, cache = (values[name] for name in HELD)
-            room[size] = rl["rollout"]["memory_share"] * capacity - (process - cache) - weights
-            if room[size] >= 0:
-                yield size
-    if room and max(room.values()) < 0:
-        yield max(room, key=room.__getitem__)
+    experts = (
+        divisors(min(node, rl["rollout"]["devices"]))
+        if searched and draft.get("model.moe")
+        else [1]
+    )
+    free = document.get_stated(EXPERT) is None
+    for expert in experts if free else [rl["rollout"]["expert"]]:
+        holds = False
+        for size in divisors(rl["rollout"]["devices"] // rl["rollout"]["pipeline"]):
+            if holds and size > node:
+                break
+            degrees = {TENSOR: size, **({EXPERT: expert} if expert > 1 and free else {})}
+            layout = {**changes["parallelism"], "tensor": size, "expert": expert}
+            with suppress(PlanError):  # heads do not divide
+                engine = plan.complete_plan(
+                    document.change_keys({**changes, "parallelism": layout})
+                )
+                values = compute_values(engine, HELD)
+                capacity, process, weights, cache = (values[name] for name in HELD)
+                left = rl["rollout"]["memory_share"] * capacity - (process - cache) - weights
+                room.append((left, degrees))
+                if left >= 0:
+                    holds = True
+                    yield degrees
+    if room and not any(left >= 0 for left, _ in room):
+        yield max(room, key=lambda one: one[0])[1]
+
+
+def _find_crossing(best: Split, other: Split) -> str:
+    """Find between which mean lengths of responses two ways take equally long; empty if both wait
+    alike."""
+    if bool(best.changes[STALENESS]) == bool(other.changes[STALENESS]):
+        return ""
+    lengths = best.plan.data["rl"]["response_tokens"]
+    means = [lengths["cap"] * part // PARTS_OF_CAP for part in range(1, PARTS_OF_CAP)]
+    faster = []
+    for mean in means:
+        change = {"rl.response_tokens": {**lengths, "mean": mean}}
+        built = (plan.build_plan(way.plan.document.change_keys(change)) for way in (best, other))
+        steps = [compute_values(one, (STEP,))[STEP] for one in built]
+        faster.append(steps[0] < steps[1])
+    for (mean, here), (beyond, there) in pairwise(zip(means, faster, strict=True)):
+        if here != there:
+            return f"; both take equally long at responses of {mean} to {beyond} tokens on average"
+    return "; that is faster at every mean length of responses"
