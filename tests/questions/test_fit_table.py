@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.base import resources
 from planner.cli import main as cli
 from planner.connect import exports, imports
 from planner.questions import loading
@@ -38,6 +39,18 @@ def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
         assert soonest is not None and latest is not None and soonest < hours < latest
     for shown in (format_fit_table(table), render_fit_table(table), encode_fit_table(table)):
         assert "qwen3-0.6b" in shown and "QLoRA" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", ["t4", "l40s"])
+def test_the_page_of_cards_is_what_the_command_prints(card: str) -> None:
+    page = (resources.folder("docs") / "cards.md").read_text("utf-8")
+    shown = page.partition(f"## {card}\n")[2].partition("\n## ")[0].splitlines()
+    table = evaluate_fit_table(card, 1, ["qwen3-0.6b"], ["1024"])
+    said, _, _, _, *rows = render_fit_table(table).splitlines()
+    assert said in shown
+    for row in rows[:3]:
+        assert [line for line in shown if line.startswith(row)], row
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
-from planner.plans.hardware import list_prices
+from planner.plans.hardware import format_whose, list_prices
 from planner.results.inputs import find_origin
 
 #: The source of a price that the question itself states.
@@ -95,7 +95,7 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
     """
     amount, whose = price["price"], ASKED
     if "kind" in price:
-        whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
+        whose = format_whose(price)
     published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
     keys, assumed = {**changes, "cluster.price": amount}, price.get("kind") == "assumed"
     return Offer(name, keys, amount, nodes, whose, published, assumed)
