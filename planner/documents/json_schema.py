@@ -38,14 +38,13 @@ def read_schema(kind: str) -> Schema:
         if not isinstance(node, dict):
             return node
         if "$ref" not in node:
+            data = () if named else _DATA
             # That a key may be anything says nothing of it.
             return _merge_branches(
                 {
-                    key: inner
-                    if key in _DATA and not named
-                    else resolve(inner, key == "properties")
+                    key: inner if key in data else resolve(inner, key == "properties")
                     for key, inner in node.items()
-                    if inner is not True or key in _DATA
+                    if inner is not True or key in data
                 }
             )
         if node["$ref"] in known:

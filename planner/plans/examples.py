@@ -26,9 +26,8 @@ def apply_examples(draft: Draft) -> None:
     for key, needed in ((EPOCHS, EXAMPLES), (PADDING, LENGTHS)):
         if key in given and needed not in given:
             draft.fault(key, f"{key} needs {needed}", f"left out, or {needed} beside it")
-    before = len(draft.faults)
     _set_length(draft)
-    if len(draft.faults) == before and draft.get(EXAMPLES) is not None:
+    if not draft.faults and draft.get(EXAMPLES) is not None:
         _count_tokens(draft)
 
 
@@ -40,9 +39,8 @@ def _set_length(draft: Draft) -> None:
     if node is None:
         return
     node = training["example_tokens"] = dict(node) if isinstance(node, dict) else {"mean": node}
-    before = len(draft.faults)
     check_lengths(draft, LENGTHS, node, whole)
-    if len(draft.faults) > before:
+    if draft.faults:
         return
     draft.default(f"{LENGTHS}.cap", whole, "equals training.sequence_length")
     default_fact(draft, f"{LENGTHS}.spread", load_facts()["example_tokens"], "1")

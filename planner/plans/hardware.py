@@ -99,11 +99,6 @@ def list_prices(accelerator: Mapping[str, Any], purchase: str | None) -> list[Ma
     return [row for row in rows if row["kind"] not in committed]
 
 
-def format_whose(price: Mapping[str, Any]) -> str:
-    """Format whose price it is: its kind, provider and date."""
-    return f"{price['kind']} price of {price['provider']}, {price['date']}"
-
-
 def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     """Complete the prices that the provider asks, and how often it takes spot devices back."""
     provider, purchase = draft.get("cluster.provider"), draft.get("cluster.purchase")
@@ -111,7 +106,7 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         for row in list_prices(accelerator, paid):
             if row["provider"] != provider:
                 continue
-            why = format_whose(row)
+            why = f"{row['kind']} price of {provider}, {row['date']}"
             draft.default(f"cluster.{key}", row["price"], why)
             if row["kind"] == "spot" and draft.get("cluster.failures") is None:
                 for name, value in row.get("interruptions", {}).items():

@@ -16,16 +16,9 @@ from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source, stacks
 from planner.documents.json_schema import accepts
 from planner.documents.yaml_nodes import Node
-from planner.plans import (
-    examples,
-    hardware,
-    kernels,
-    pipeline,
-    placement,
-    reinforcement,
-    schedules,
-)
+from planner.plans import hardware, kernels, pipeline, placement, reinforcement, schedules
 from planner.plans.document import STACK, Draft, Model, Plan, Unknown, copy_mappings
+from planner.plans.examples import apply_examples
 from planner.plans.layout import (
     AFTER_EXPERTS,
     FOLLOWING,
@@ -539,7 +532,7 @@ CROSS_CHECKS = (
     reinforcement.apply_reinforcement,
     _set_choices,
     _set_lengths,
-    examples.apply_examples,
+    apply_examples,
     _check_choices,
     _check_stack,
     _check_positions,

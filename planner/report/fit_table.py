@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from planner.base.display import as_json, clean, columns, format_md_table, one_line
+from planner.base.errors import PlanError
 from planner.base.numbers import exact_text, text
 from planner.documents.stacks import load_stack
-from planner.engine.evaluate import Number
-from planner.plans.hardware import format_whose, list_prices
+from planner.plans.document import Plan
 from planner.questions.fit_table import (
     DEVICE_BYTES,
     PROCESS_BYTES,
@@ -15,6 +17,7 @@ from planner.questions.fit_table import (
     FitCell,
     FitTable,
 )
+from planner.questions.solve.priced_devices import list_offers
 from planner.report.answer import gib
 from planner.report.report import escape_md
 from planner.report.sentences import wrap_text
@@ -30,24 +33,17 @@ def _describe_devices(table: FitTable) -> str:
     return (
         f"{plan.get('cluster.devices')} × {device}, {gib(capacity)} GiB each: what can be trained "
         f"with {stack}. GiB of a device, and hours for {exact_text(table.examples)} examples as "
-        f"long as the sequence{_describe_price(table)}."
+        f"long as the sequence{_describe_price(plan)}."
     )
 
 
-def _find_price(table: FitTable) -> tuple[Number, str] | None:
-    """Find what a device costs for an hour, in USD, and whose price it is: the plan's, else the
-    first that the accelerator lists; None without one."""
-    plan = table.plan
-    rows = list_prices(plan.get("cluster.accelerator"), plan.get("cluster.purchase"))
-    if (own := plan.get("cluster.price")) is not None:
-        return own, plan.derived.get("cluster.price", "the plan's")
-    return next(((row["price"], format_whose(row)) for row in rows), None)
-
-
-def _describe_price(table: FitTable) -> str:
-    """Say what an hour of a device costs, if that is known."""
-    found = _find_price(table)
-    return "" if found is None else f"; a device costs {text(found[0], 'USD/h')} ({found[1]})"
+def _describe_price(plan: Plan) -> str:
+    """Say what a device costs, if its document or the plan has a price."""
+    with suppress(PlanError):
+        name = plan.document.find_node(("cluster", "accelerator")).reference
+        offer = list_offers(plan, [str(name)])[0]
+        return f"; a device costs {text(offer.price, 'USD/h')} ({offer.whose})"
+    return ""
 
 
 def _describe_marks(table: FitTable) -> str:
@@ -117,10 +113,8 @@ def render_fit_table(table: FitTable) -> str:
 def encode_fit_table(table: FitTable) -> str:
     """Return the cells as JSON, each with its plan."""
     cells = []
-    price, devices = _find_price(table), table.plan.get("cluster.devices")
     for cell in table.cells:
         hours = cell.compute_hours(table.examples)
-        cost = None if price is None or hours[0] is None else devices * price[0] * hours[0]
         known = {
             name: cell.row.get(name)
             for name in (PROCESS_BYTES, DEVICE_BYTES, RATE, "layout", "reason")
@@ -128,7 +122,6 @@ def encode_fit_table(table: FitTable) -> str:
         told = {"model": cell.model, "method": cell.method, TOKENS_LONG: cell.length}
         cells.append(
             {**told, "verdict": cell.state, **known, "hours": hours[0], "interval": hours[1:],
-             "cost": cost,
              "plan": cell.document}
         )  # fmt: skip
     return as_json({"examples": table.examples, "cells": cells})

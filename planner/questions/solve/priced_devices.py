@@ -12,7 +12,7 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
-from planner.plans.hardware import format_whose, list_prices
+from planner.plans.hardware import list_prices
 from planner.results.inputs import find_origin
 
 #: The source of a price that the question itself states.
@@ -95,7 +95,7 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
     """
     amount, whose = price["price"], ASKED
     if "kind" in price:
-        whose = format_whose(price)
+        whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
     published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
     keys, assumed = {**changes, "cluster.price": amount}, price.get("kind") == "assumed"
     return Offer(name, keys, amount, nodes, whose, published, assumed)
@@ -145,13 +145,10 @@ def _list_price(
     assumed one last. ``paid`` is the plan's ``cluster.purchase``."""
     rows = list_prices(accelerator, paid)
     if provider is None:
-        rows.sort(key=lambda row: (row["kind"] == "assumed", _is_open(row), row["price"]))
+        rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
+        # Of spot devices those first of which it is known how often they are taken back.
+        rows.sort(key=lambda row: row["kind"] == "spot" and "interruptions" not in row)
     return next((row for row in rows if provider in (None, row["provider"])), None)
-
-
-def _is_open(price: Price) -> bool:
-    """Return whether nobody states how often devices at a spot price are taken back."""
-    return price["kind"] == "spot" and "interruptions" not in price
 
 
 def _parse_offer(plan: Plan, text: str) -> Offer:
