@@ -158,7 +158,7 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
         ("evaluate", {"plan": 5}, "", "'plan' is not a plan"),
         ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
         ("evaluate", {"plan": PLAN, "fields": ["verdict.stat"]}, "", "did you mean 'state'?"),
-        ("evaluate", {"plan": PLAN, "fields": ["quantities.value"]}, "", "quantities.value"),
+        ("evaluate", {"plan": PLAN, "fields": ["quantities.value"]}, "", "no field 'value'"),
         ("evaluate", {"plan": PLAN, "fields": "verdict"}, "", "array"),
         ("evaluate", {"plan": PLAN, "field": ["verdict"]}, "", "did you mean 'fields'?"),
         ("search", {"plan": PLAN, "top": 10**12}, "", "at most 1000"),
