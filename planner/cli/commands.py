@@ -336,7 +336,9 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
         there = numbers.text(result.plan.get("cluster.node_memory"), "bytes")
         return f"ANSWER  {says}: {result['memory.host'].text()} of {there} of host memory per node"
     if name == "verdict":
-        return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}"
+        least = results[0]["memory.headroom_p95"] if len(results) == 1 else None
+        free = f"; {least.text()} free at worst" if least and least.value is not None else ""
+        return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}{free}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
 
 

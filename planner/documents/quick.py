@@ -424,14 +424,15 @@ def _may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     ``whole`` plan, stand alone between commas, but no word that turns the meaning of others: a
     negation, of what is understood."""
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
-    single = bool(re.fullmatch("[a-z]", words)) and before.endswith("-")  # Nemotron-H
+    joined = before.endswith("-") or text[piece.end : piece.end + 1] == "-"
+    single = joined and bool(re.fullmatch("[a-z]", words))  # Nemotron-H, e-Llama
     shortest = (
         1 if single else 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2
     )  # no unit of a number
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
-    joined = any(plain) or re.search(r"\w[-_]$", before)
+    joined = any(plain) or re.search(r"\w[-_]$", before) is not None
     listed = re.search(r"[,;(/]\s*$", before) and re.match(r"\s*($|[,;)/.?])", text[piece.end :])
     alone = joined or (whole and listed)
     known = (
@@ -1000,7 +1001,7 @@ def _choose_shape(size: Said, said: dict[str, Said], gated: bool = False) -> Sai
         for one, shape in shapes
         if (_load_sizes()[one][3] or length) >= length or shape.get("positions") != "learned"
         if shape["attention"]["heads"] % split == 0
-        if not gated or shape["mlp"].get("gated")
+        if not gated or shape.get("mlp", {}).get("gated")
     )
     name = next(fitting, near[0])
     total = exact_text(_load_sizes()[name][1])
@@ -1240,7 +1241,7 @@ def _choose_device(said: dict[str, Said]) -> None:
 
 def _name_family(accelerator: str) -> str:
     """Return the name of an accelerator up to its number, which its other forms share."""
-    return re.match(r"\D*\d*[^-]*", accelerator)[0]  # type: ignore[index]
+    return re.match(r"\D*\d*[^-]*(-(pro|max|ultra)\b)?", accelerator)[0]  # type: ignore[index]
 
 
 def _add_assumptions(said: dict[str, Said], *keys: str) -> None:
@@ -1354,7 +1355,7 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         raise _ask_for("length", length.place, each)
     if (batch := said.pop("batch", None)) is not None:
         number, many = batch.value
-        whole = int(number * (1024 if many == "k" else 1024**2 if many else 1))
+        whole = _expand_binary(number, many)
         limits = _load_phrases()["limits"]
         counted = many or whole >= limits["batch"]
         few = counted and whole < limits["tokens"]
@@ -1674,7 +1675,16 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
         said.setdefault("budget", money)
     if "cheapest" in asked and "deadline" not in said:
         _add_assumptions(said, "deadline")
-    deadline, budget, hours = (said.pop(key, None) for key in ("deadline", "budget", "hours"))
+    deadline, budget, hours, start = (
+        said.pop(key, None) for key in ("deadline", "budget", "hours", "start")
+    )
+    if start and deadline and deadline.why.endswith("from today"):
+        left = units.parse(deadline.value, "s") - units.parse(start.value, "s")
+        if left > 0:
+            why = deadline.why.replace("from today", f"{start.value} after today")
+            deadline = deadline._replace(value=f"{left // 86400} days", why=why)
+    elif start:
+        _add_note(said, start.place, "the day of the start: not used")
     if hours and (many := said.get("cluster.devices")) and not many.why:
         each = numbers.text(float(Fraction(hours.value) / many.value), "h", "table")
         whole = exact_text(Fraction(hours.value))
@@ -2149,7 +2159,9 @@ def _parse_slot(name: str, text: str) -> Any:
         return _parse_integer(whole)
     if name == "batch":
         return Fraction(number), many
-    step = 1024 if name in ("length", "binary") else 1000
+    if name == "binary":
+        return _expand_binary(Fraction(number), many)
+    step = 1024 if name == "length" else 1000
     value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
     value *= 24 if name == "daily" else 1  # days as hours
     if name in ("money", "daily"):
@@ -2157,7 +2169,19 @@ def _parse_slot(name: str, text: str) -> Any:
     if step == 1024 and many and (count := int(value) * 1000 // step):
         power = 1 << (count - 1).bit_length()  # 131k is 131,072
         value = Fraction(power) if 0 <= power - count <= count / 100 else value
-    return round(value) if value.denominator == 1 or name == "binary" else None
+    return round(value) if value.denominator == 1 else None
+
+
+def _expand_binary(number: Fraction, many: str) -> int:
+    """Expand tokens of a batch: k is 1024, where 131k is 131,072; M is 2^20 after a power of two
+    (4M, 0.5M)."""
+    parts = int(number * 64)
+    even = number * 64 == parts and parts & (parts - 1) == 0
+    step = 1000 if many == "m" and not even else 1024
+    value = number * step ** (" kmbt".index(many) if many else 0)
+    count = int(value) * 1000 // step if many == "k" else 0
+    power = 1 << (count - 1).bit_length() if count else 0
+    return power if count and 0 <= power - count <= count / 100 else round(value)
 
 
 def _count_days(text: str) -> int:
