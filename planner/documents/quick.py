@@ -1455,7 +1455,9 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     cloud, each = said.pop("cloud", None), said.get("cluster.devices_per_node")
     kind = said.get("cluster.accelerator")
     extended = {"extends": kind.value} if kind else {}
-    listed = source.load(extended, kind="accelerator").get("prices") or [] if kind else []
+    paid = said["cluster.purchase"].value if "cluster.purchase" in said else None
+    device = source.load(extended, kind="accelerator").data if kind else {}
+    listed = source.list_prices(device, paid)
     most = 2 * max((units.parse(one["price"], "USD/h") for one in listed), default=0)
     if price and Fraction(price.value) > (most or _load_phrases()["limits"]["price"]):
         many = said.get("cluster.devices")
@@ -1472,11 +1474,16 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         said["cluster.price"] = Said(f"{amount} USD/h", whole.place, why)
     elif price:
         said["cluster.price"] = Said(f"{price.value} USD/h", price.place, price.why)
+    if "cluster.price" in said:  # which is what is paid, however it is called
+        said.pop("cluster.purchase", None)
     if {"cluster", "cluster.price", "cluster.provider"} & said.keys():
         return
-    if not ({"budget", "money"} & said.keys() or "cost" in asked):
+    if not ({"budget", "money", "cluster.purchase"} & said.keys() or "cost" in asked):
         return
     sold = [one for one in listed if cloud is None or cloud.value == one["provider"]]
+    sold.sort(
+        key=lambda one: paid == "spot" and "interruptions" not in one
+    )
     if sold:
         why = ASSUMED + "nobody states a price; the first that is listed"
         key = "price" if "deadline" in said and "largest-model" in asked else "provider"

@@ -317,3 +317,12 @@ def load(
             if further := resolver.record_faults(("training", "stack"), error):
                 raise PlanError(further) from None
     return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name, defaults)
+
+
+def list_prices(accelerator: Mapping[str, Any], purchase: str | None) -> list[Mapping[str, Any]]:
+    """List the prices of an accelerator that a way to pay (``cluster.purchase``) has."""
+    committed = ("reserved", "spot")
+    rows = accelerator.get("prices") or ()
+    if purchase in committed:
+        return [row for row in rows if row["kind"] == purchase]
+    return [row for row in rows if row["kind"] not in committed]

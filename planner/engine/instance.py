@@ -22,12 +22,12 @@ from planner.book import inventory, notation
 from planner.book.expressions import Symbol, floor, minimum
 from planner.book.inventory import MATMULS, ONE, Component, list_components
 from planner.book.quantity import BOOK
+from planner.documents.source import list_prices
 from planner.engine import flop_conventions, matmuls, rollout, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels, pipeline
 from planner.plans.blocks import TOWERS
 from planner.plans.document import Model, Part, Plan, Stack
-from planner.plans.hardware import list_prices
 from planner.plans.model import WIDE
 
 PairValues = dict[tuple[Symbol, Entry, Entry], Any]

@@ -18,6 +18,7 @@ from typing import Any
 from planner.base import formats, resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents.references import preset_names
+from planner.documents.source import list_prices
 from planner.plans.document import Draft, Plan
 from planner.plans.kernels import load_profile
 
@@ -88,15 +89,6 @@ def fill_hardware(draft: Draft) -> None:
     else:  # how much kernels perform is not assumed
         block = load_calibration()["assumed"]["attention_block"]
         draft.default("time.efficiency.attention_block", _parse_fact(block), _name_source(block))
-
-
-def list_prices(accelerator: Mapping[str, Any], purchase: str | None) -> list[Mapping[str, Any]]:
-    """List the prices of an accelerator that a way to pay (``cluster.purchase``) has."""
-    committed = ("reserved", "spot")
-    rows = accelerator.get("prices") or ()
-    if purchase in committed:
-        return [row for row in rows if row["kind"] == purchase]
-    return [row for row in rows if row["kind"] not in committed]
 
 
 def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:

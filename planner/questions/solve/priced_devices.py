@@ -10,9 +10,9 @@ from typing import Any
 from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
+from planner.documents.source import list_prices
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
-from planner.plans.hardware import list_prices
 from planner.results.inputs import find_origin
 
 #: The source of a price that the question itself states.
