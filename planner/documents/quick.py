@@ -1481,9 +1481,7 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     if not ({"budget", "money", "cluster.purchase"} & said.keys() or "cost" in asked):
         return
     sold = [one for one in listed if cloud is None or cloud.value == one["provider"]]
-    sold.sort(
-        key=lambda one: paid == "spot" and "interruptions" not in one
-    )
+    sold.sort(key=lambda one: paid == "spot" and "interruptions" not in one)
     if sold:
         why = ASSUMED + "nobody states a price; the first that is listed"
         key = "price" if "deadline" in said and "largest-model" in asked else "provider"
