@@ -37,7 +37,6 @@ SECTIONS = ("parallelism", "training", "cluster", "time")  # whose keys may stan
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
-PAIRED = ("dpo", "orpo", "reward")  # objectives whose sequences come in pairs
 SPENT = ("energy", "carbon", "cost")  # questions
 RUN = ("training.tokens", "each", "examples", "steps", "text")  # what gives the length of a run
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
@@ -1527,7 +1526,7 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
 
 def _is_paired(said: Mapping[str, Said]) -> bool:
     """Decide whether an objective compares pairs, of two sequences, which people count as one."""
-    return "training.objective" in said and said["training.objective"].value in PAIRED
+    return "training.objective" in said and said["training.objective"].value in source.PAIRED
 
 
 def _assume_batch(said: dict[str, Said]) -> None:

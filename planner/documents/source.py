@@ -37,6 +37,8 @@ Path_ = tuple[str | int, ...]
 SEARCHED = " (parallelism: auto)"
 #: And that of a split of devices (``rl.rollout: auto``).
 SPLIT = " (rl.rollout: auto)"
+#: Objectives whose sequences come in pairs.
+PAIRED = ("dpo", "orpo", "reward")
 
 
 def lookup(data: Any, dotted: str) -> Any:

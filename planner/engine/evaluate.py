@@ -285,20 +285,3 @@ class Evaluation(Lowering):
             [(symbol, get_structure(value)) for symbol, value in entry.bindings.items()],
             {name: value for name, value in entry.settings.items() if name in self.asked},
         ]
-
-
-#: The last evaluation of a search, whose graph the next one extends; one of more nodes is left.
-_LAST: list[Evaluation] = []
-MOST_NODES = 300_000
-
-
-def evaluate_like_last(case: Case, exact: bool = True) -> Evaluation:
-    """Make the evaluation of a case, in the graph of the last one that was made so.
-
-    Args:
-        case: the case to evaluate.
-        exact: whether numbers are exact, else floats.
-    """
-    like = next((one for one in _LAST if len(one.graph.nodes) <= MOST_NODES), None)
-    _LAST[:] = [Evaluation(case, like=like, exact=exact)]
-    return _LAST[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from planner.base import numbers
-from planner.documents.quick import PAIRED
+from planner.documents.source import PAIRED
 from planner.plans.document import Draft
 from planner.plans.hardware import default_fact
 from planner.plans.reinforcement import check_lengths, load_facts, read_lengths, round_length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.base.display import format_flow
-from planner.documents.quick import PAIRED
+from planner.documents.source import PAIRED
 from planner.plans.document import Draft
 from planner.plans.kernels import load_profile
 

@@ -25,10 +25,11 @@ from planner.base.version import __version__
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Number, Point, Trace, Value
+from planner.engine.in_turn import evaluate_case
 from planner.engine.lower import SIZE_ONLY, get_binding
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.results import in_turn, intervals
+from planner.results import intervals
 from planner.results.inputs import Input, list_inputs
 from planner.results.verdict import FITS, SURE, decide_state
 
@@ -56,14 +57,7 @@ def evaluate_plan(plan: Plan, like: Result | None = None) -> Result:
 
     report_progress(f"evaluating {plan.name}")
     built = instance.build(plan)
-    last: Result | None = like or in_turn.pick_nearest(built)
-    before = last.evaluation if last is not None else None
-    again = before.rerun(built, exact=True) if before is not None else None
-    if again is None or again.sealed:
-        again = Evaluation(built, like=before)
-    result = Result(plan, again)
-    in_turn.keep_result(result)
-    return result
+    return Result(plan, evaluate_case(built, like=None if like is None else like.evaluation))
 
 
 COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from planner.base import progress
-from planner.results.in_turn import keep_graphs
+from planner.engine.in_turn import keep_graphs
 from planner.serve import bodies, find
 
 #: The functions below each part of an address, as a server has them.

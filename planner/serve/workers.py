@@ -21,7 +21,7 @@ from typing import Any
 
 from planner.base import progress
 from planner.base.errors import PlanError
-from planner.results.in_turn import keep_graphs
+from planner.engine.in_turn import keep_graphs
 
 
 def choose_maker(methods: Sequence[str]) -> Any:

@@ -9,9 +9,9 @@ import pytest
 
 from planner.base.errors import PlanError
 from planner.documents.source import preset_names
+from planner.engine.in_turn import keep_graphs
 from planner.questions import loading
 from planner.report.answer import answer_of
-from planner.results.in_turn import keep_graphs
 from planner.results.result import Result, evaluate_plan
 from tests.conftest import read_data
 

@@ -17,10 +17,10 @@ pytest.importorskip("starlette")
 from planner.base import numbers
 from planner.base.errors import PlanError
 from planner.documents import yaml_nodes
+from planner.engine.in_turn import keep_graphs
 from planner.questions import loading
 from planner.questions.plan_questions import evaluate
 from planner.report.answer import answer_of, gib
-from planner.results.in_turn import keep_graphs
 from planner.serve import controls, page
 from tests.browser import Browser, executable
 from tests.conftest import ROOT, leave_to_night, read_data

@@ -25,7 +25,8 @@ from planner.base.progress import report_progress
 from planner.connect import exports
 from planner.documents.stacks import ZERO, find_launcher, list_conditions, list_settable
 from planner.engine import instance
-from planner.engine.evaluate import Evaluation, evaluate_like_last
+from planner.engine.evaluate import Evaluation
+from planner.engine.in_turn import evaluate_case, keep_graphs
 from planner.engine.instance import compute_values
 from planner.plans.document import STACK, Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS, ROW, UNDIVIDED
@@ -129,21 +130,22 @@ class Layout:
         evaluation, by = self.evaluated
         return compute_interval(by, self.values[by], evaluation)
 
-    def evaluate(self, plan: Plan, quantities: Iterable[str], by: str = "", **how: Any) -> Layout:
+    def evaluate(
+        self, plan: Plan, quantities: Iterable[str], by: str = "", exact: bool = True
+    ) -> Layout:
         """Evaluate some quantities of the layout.
 
         Args:
             plan: the plan that the layout changes.
             quantities: ids of the quantities.
             by: the quantity whose evaluation is kept, for its parts; empty for none.
-            how: options of the evaluation: layouts whose graph it may share, and whether it is
-                exact.
+            exact: whether to compute exactly, not in floats.
 
         Returns:
             The layout with these values.
         """
         made = self.of(plan)
-        values, evaluation = _evaluate_layout(made, quantities, **how)
+        values, evaluation = _evaluate_layout(made, quantities, exact)
         values = {**values, **self.values, **values}
         evaluated = (evaluation, by) if by else None
         return replace(self, values=values, evaluated=evaluated, made=made)
@@ -430,6 +432,7 @@ def split_stages(
         yield alike, {**options, ZERO: tuple(stages)}
 
 
+@keep_graphs()
 def search(
     plan: Plan,
     top: int = 10,
@@ -491,15 +494,13 @@ def search(
         searched, found = wider, ask(wider)
     kept, proven = found.kept, not (found.kept.count or walk.limited) and is_memory_only(limits)
     own = None if plan.invalid else find_own_layout(plan, quantities, by)
-    like = [] if own is None else [own]
     best = [make_layout(item, by, MEMORY) for item in kept.best.list_items()]
     for place, layout in enumerate(best[:EXACT]):
-        best[place] = layout.evaluate(plan, quantities, by, like=like)
-        like.append(best[place])
+        best[place] = layout.evaluate(plan, quantities, by)
     plain = kept.plain.first and make_layout(kept.plain.first, by)
     if plain is not None:
         same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
-        plain = next(same, None) or plain.evaluate(plan, quantities, by, like=like)
+        plain = next(same, None) or plain.evaluate(plan, quantities, by)
     front = [make_layout(item, by, MEMORY) for item in kept.front.list_items()]
     shown = [Point(m, s, f) for s, m, f in found.sample.yield_points()]
     if points:
@@ -652,14 +653,13 @@ def make_layout(item: Item, *names: str) -> Layout:
 
 
 def _evaluate_layout(
-    plan: Plan, quantities: Iterable[str], like: Iterable[Layout] = (), exact: bool = True
+    plan: Plan, quantities: Iterable[str], exact: bool = True
 ) -> tuple[dict[str, Any], Evaluation]:
     """Evaluate quantities of a plan.
 
     Args:
         plan: a plan with its layout.
         quantities: ids of the quantities.
-        like: layouts, of which the nearest shares its graph.
         exact: whether to compute exactly, not in floats.
 
     Returns:
@@ -668,16 +668,7 @@ def _evaluate_layout(
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    built, others = (
-        instance.build(plan),
-        [layout.evaluated[0] for layout in like if layout.evaluated],
-    )
-    nearest = min(others, key=lambda other: other.count_changes(built), default=None)
-    evaluation = (
-        evaluate_like_last(built, exact)
-        if nearest is None
-        else Evaluation(built, like=nearest, exact=exact)
-    )
+    evaluation = evaluate_case(instance.build(plan), exact)
     return evaluation.get_values(quantities), evaluation
 
 

@@ -11,7 +11,8 @@ from functools import cache, partial
 
 from planner.book.quantity import BOOK
 from planner.engine import instance
-from planner.engine.evaluate import Absent, Evaluation, Point, evaluate_like_last
+from planner.engine.evaluate import Absent, Evaluation, Point
+from planner.engine.in_turn import evaluate_case
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
 from planner.questions.batch_graph import collect_inputs
@@ -47,8 +48,8 @@ def find_equivalents(space: Space, quantities: Collection[str]) -> dict[str, str
 
     @cache
     def evaluate(mode: str, number: int) -> Evaluation:
-        """Evaluate one of the plans under a mode; all modes share the graph of the first."""
-        return evaluate_like_last(instance.build(variant(plans[number], {RECOMPUTE: mode})))
+        """Evaluate one of the plans under a mode."""
+        return evaluate_case(instance.build(variant(plans[number], {RECOMPUTE: mode})))
 
     @cache
     def is_equivalent(mode: str, other: str) -> bool:

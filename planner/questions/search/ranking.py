@@ -310,9 +310,7 @@ def _explain_loss(layout: Layout, found: SearchResult, known: dict[str, Layout])
     """
     if repr(layout.changes) not in known:
         by = found.by  # floats suffice: only the name of the largest part is printed
-        known[repr(layout.changes)] = layout.evaluate(
-            found.plan, (by,), by, like=found.best, exact=False
-        )
+        known[repr(layout.changes)] = layout.evaluate(found.plan, (by,), by, exact=False)
     most, least = _find_differences(known[repr(layout.changes)], found.best[0], found.by)
     less = f", less {name_part(least[0])}" if least else ""
     return f" ({name_part(most[0])}{less})" if most else ""

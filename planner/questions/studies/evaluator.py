@@ -23,6 +23,7 @@ from planner.base.recent import pause_caches
 from planner.engine import instance
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.engine.evaluate import Absent
+from planner.engine.in_turn import keep_graphs
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
 from planner.plans.plan import begin_plan, change_document
 from planner.questions import loading
@@ -67,6 +68,7 @@ class Evaluator:
         )
         self._plans: _Plans | None = None  # of the last piece
 
+    @keep_graphs()
     def evaluate_points(self, ranges: Sequence[range]) -> Points:
         """Evaluate the points of a piece."""
         inputs = [one == INPUTS for one in self.differences]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance
-from planner.engine.evaluate import Absent, evaluate_like_last
+from planner.engine.evaluate import Absent
+from planner.engine.in_turn import evaluate_case
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, pick_shown
 from planner.plans.plan import is_own_choice
@@ -74,7 +75,7 @@ def write_layout(plan: Plan) -> str:
 def evaluate_point(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
     """Evaluate some quantities of a plan, by itself and exactly; one without a value is an
     ``Absent`` with its reason."""
-    evaluation = evaluate_like_last(instance.build(plan))
+    evaluation = evaluate_case(instance.build(plan))
     return {name: evaluation.evaluate_node(evaluation.instance(name, {})) for name in quantities}
 
 
