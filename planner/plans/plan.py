@@ -76,8 +76,17 @@ def apply_practice(
     changes: Mapping[str, Any],
     unknown: Mapping[source.Path_, Sequence[Fault]] | None = None,
 ) -> source.Document:
-    """Change some dotted keys of a valid document, already checked, and set the stack that is most
-    used for the plan that this makes, if it leaves its layout open and names no software."""
+    """Change some keys of a valid document, and set the stack that is most used for the plan that
+    this makes, if it leaves its layout open and names no software.
+
+    Args:
+        document: of a plan; it is not changed.
+        changes: values by dotted key that were checked, None for what removes a key.
+        unknown: faults by path of nodes that are not judged.
+
+    Returns:
+        The changed document.
+    """
     changed = change_document(document, changes)
     if not changed.get("parallelism.auto") or changed.get("training.mode") != "train":
         return changed
