@@ -462,11 +462,6 @@ e_mem = sustained("e_mem", "share of the memory's bandwidth that kernels sustain
 e_link = sustained("e_link", "share of the link that collectives sustain", "link")
 e_net = sustained("e_net", "share of the network that collectives sustain", "network")
 e_a2a = sustained("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
-e_tok = sustained(
-    "e_tok",
-    "rate of an exchange of tokens relative to an all-to-all of equal rows by itself",
-    "token_exchange",
-)
 e_disp = sustained(
     "e_disp", "share of a network card that kernels reach which send a token once", "dispatch"
 )
@@ -477,6 +472,9 @@ a_row = efficiency(
     "dispatch_row",
     latex=r"\alpha_{\mathrm{row}}",
     unit="s/tokens",
+)
+a_meet = efficiency(
+    "a_meet", "time that ranks wait for one another at an exchange", "exchange_wait", unit="s"
 )
 a_disp = efficiency(
     "a_disp",
@@ -572,6 +570,7 @@ e_ar = sustained(
     "share of what collectives sustain of the link that an engine's all-reduce reaches",
     "decode_all_reduce_share",
 )
+e_few = sustained("e_few", "rate of a small all-to-all over a large one", "decode_all_to_all")
 e_qr = efficiency(
     "e_qr", "share of the 32-bit peak that QR decompositions reach", "decomposition", letter=r"\eta"
 )

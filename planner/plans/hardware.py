@@ -33,7 +33,7 @@ SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 #: Matmul efficiencies, and the peak that each is a share of.
 PRODUCTS = {"matmul": "peak", "matmul_16": "peak_16"}
 #: Efficiencies of a format, else of the accelerator, else of all accelerators.
-SHARED = ("memory", "link", "network", "contention", "all_to_all", "token_exchange",
+SHARED = ("memory", "link", "network", "contention", "all_to_all", "exchange_wait",
           "small_dimension", "alignment", "alignment_8", "launch")  # fmt: skip
 #: Elementwise kernels take the time of their traffic, which is the implementation's.
 AS_FAST = {"value": 1, "rows": "none; of the implementation"}

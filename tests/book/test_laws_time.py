@@ -24,6 +24,7 @@ from planner.book.notation import (
     P_listed,
     W,
     a_link,
+    a_meet,
     a_net,
     c_ov,
     d_min,
@@ -36,7 +37,6 @@ from planner.book.notation import (
     e_mem,
     e_mm,
     e_net,
-    e_tok,
     f_clk,
     k_8,
     k_64,
@@ -365,12 +365,12 @@ def disordered(document: dict[str, Any]) -> list[str]:
 
 #: Symbols of which more is never slower, and of which more is never faster.
 FASTER = (P_listed, P_16, W, B_link, B_net, B_sus, B_host, B_dram, e_mm, e_16, e_att, e_mem)
-FASTER += (e_link, e_net, e_a2a, e_tok, e_disp, e_back, f_clk)
+FASTER += (e_link, e_net, e_a2a, e_disp, e_back, f_clk)
 SLOWER = (a_link, a_net, o_net, d_min, k_64, k_8, k_128, k_ew, n_la, t_la, n_ends, n_ring, n_mix)
-SLOWER += (n_emb, q_back, x_head, c_ov)
+SLOWER += (n_emb, q_back, x_head, c_ov, a_meet)
 #: Of their value: little, just below and above, twice, and much; of a share at most all.
 TIMES = (Fraction(1, 10**6), Fraction(1, 2), Fraction(999, 1000), 1, Fraction(1001, 1000), 2, 10**6)
-SHARES = (e_mm, e_16, e_att, e_mem, e_link, e_net, e_a2a, e_tok, e_disp, c_ov, x_head)
+SHARES = (e_mm, e_16, e_att, e_mem, e_link, e_net, e_a2a, e_disp, c_ov, x_head)
 AT_LEAST_1 = (k_64, k_8, k_128, o_net)
 
 

@@ -360,6 +360,20 @@ waiting.by(HOSTED, capped=False, cuda_graphs=("none", "partial")).equals(
     a_disp, "The host looks at how many rows came before it launches what follows."
 )
 
+ALLTOALL = "NCCL, ncclAllToAll: every rank sends each other rank its rows"
+exchange_latency = of_experts(
+    "network.experts.latency",
+    r"\alpha_a2a",
+    "time of an all-to-all of tokens of no size",
+    unit="s",
+    source=ALLTOALL,
+    dispatcher="all-to-all",
+    torus=False,
+).equals(
+    (e - 1) * a_link + a_meet,
+    "One hop to each other rank; and ranks that come at different times wait for the last.",
+)
+
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
 _states = (k_disp + k_comb) / 2 * tokens * h / t
@@ -421,26 +435,23 @@ def list_cuts(
 
 
 _cuts = list_cuts(of_experts, "experts", "e", t_e, e)
-ALLTOALL = "NCCL, ncclAllToAll: every rank sends each other rank its rows"
 _across_nodes = _of_rank * k * (1 - 1 / NODES) * crowded / fabric
 for _shape in (False, True):
     _passing = (
-        2 * n_ax * _of_rank * k * maximum(*_cuts) / link
-        if _shape
-        else _copies / (link * e_a2a * e_tok)
+        2 * n_ax * _of_rank * k * maximum(*_cuts) / link if _shape else _copies / (link * e_a2a)
     )
+    _latency = waiting if _shape else waiting + exchange_latency
     experts_exchange.by(
         TORUS if _shape else LEPIKHIN, expert="node", dispatcher="all-to-all", torus=_shape
     ).equals(
-        _passing + waiting,
+        _passing + _latency,
         "Rows pass from neighbour to neighbour, along all axes at once; the links in the middle of "
         "the longest pass most: the bisection, whatever each device could send by itself."
         if _shape
-        else "Of k copies of each token all but 1/e leave the device, at the share of an "
-        "all-to-all's rate that exchanges of tokens reach.",
+        else "Of k copies of each token all but 1/e leave the device, at an all-to-all's rate.",
     )
     experts_exchange.by(ALLTOALL, expert="nodes", dispatcher="all-to-all", torus=_shape).equals(
-        maximum(_passing, _across_nodes) + waiting,
+        maximum(_passing, _across_nodes) + _latency,
         "All but 1/M of k copies of each token leave the node over the network card of their "
         "device. All pairs of nodes talk at once, so an oversubscribed network slows them.",
     )

@@ -7,6 +7,7 @@ from planner.book.formulas.layout import data, micro_batches, tokens
 from planner.book.formulas.memory_cache import cache_block, cache_index
 from planner.book.formulas.memory_states import weights_component
 from planner.book.formulas.network import (
+    exchange_latency,
     experts_exchange,
     experts_gather,
     fabric,
@@ -285,7 +286,8 @@ def _of_step(name: str, symbol: str, whole: Quantity, hops: Operand | int) -> Qu
     counts (CUDA graphs); ``hops`` to other devices are added if it has none itself."""
     found = seconds_of_block(name, symbol, f"{whole.title}, in a step of decoding")
     for formula in whole.formulas:
-        few = formula.written.put({tokens.symbol: 1 * b, waiting.symbol: 0 * b})
+        none = dict.fromkeys((waiting.symbol, exchange_latency.symbol), 0 * b)
+        few = formula.written.put({tokens.symbol: 1 * b, e_a2a: e_a2a * e_few, **none})
         more = 0 if "all-gather" in formula.when.values() else hops
         found.formulas.append(replace(formula, quantity=found, written=few + more))
     return found
