@@ -82,7 +82,7 @@ def apply_practice(
     Args:
         document: of a plan; it is not changed.
         changes: values by dotted key that were checked, None for what removes a key.
-        unknown: faults by path of nodes that are not judged.
+        unknown: the faults of names that it left as they are, by path.
 
     Returns:
         The changed document.
