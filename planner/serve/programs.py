@@ -37,7 +37,8 @@ MOST = 1000
 #: Keys with the text of a file, which a command names.
 TEXTS = ("config", "log", "text")
 #: Keys that some quantities have.
-QUANTITY_KEYS = schema_files.build_bundle("result")["definitions"]["quantity"]["properties"]
+_RESULT = resources.read_json(schema_files.find_schema("result"))
+QUANTITY_KEYS = _RESULT["definitions"]["quantity"]["properties"]
 #: The fields of a result in short: the verdict, and of each quantity its value, unit, 90 % interval
 #: and title.
 BRIEF = ("verdict", *(f"quantities.*.{key}" for key in ("value", "unit", "interval", "title")))
