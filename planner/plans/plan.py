@@ -68,12 +68,43 @@ def validate_plan(
         Invalid: every fault of the document.
     """
     found = set_auto_layout(schema.validate(document, "plan", unknown))
-    if launcher or not found.get("parallelism.auto") or found.get("training.mode") != "train":
-        return found
-    if (row := stacks.choose_stack(found.get_stated)) is None:
-        return found
-    merged = replace(document, node=stacks.set_stack(document.node, row))
-    return set_auto_layout(schema.validate(merged, "plan", unknown))
+    return found if launcher else apply_practice(found, {}, document.node, unknown)
+
+
+def apply_practice(
+    document: source.Document,
+    changes: Mapping[str, Any],
+    stated: Node | None = None,
+    unknown: Mapping[source.Path_, Sequence[Fault]] | None = None,
+) -> source.Document:
+    """Change some keys of a valid document, and set the stack that is most used for the plan that
+    this makes, if it leaves its layout open and names no software.
+
+    Args:
+        document: of a plan; it is not changed.
+        changes: values by dotted key that were checked, None for what removes a key.
+        stated: its data without the schema's defaults; by default what is left of it without them.
+        unknown: the faults of names that it left as they are, by path.
+
+    Returns:
+        The changed document.
+    """
+    changed = change_document(document, changes)
+    if not changed.get("parallelism.auto") or changed.get("training.mode") != "train":
+        return changed
+    if (row := stacks.choose_stack(changed.get_stated)) is None:
+        return changed
+    node = stacks.set_stack(stated or _drop_defaults(document.node), row)
+    merged = schema.validate(replace(document, node=node, held=None, changed={}), "plan", unknown)
+    return change_document(set_auto_layout(merged), changes)
+
+
+def _drop_defaults(node: Node) -> Node:
+    """Leave out what nobody states, so that a stack may say it."""
+    if not isinstance(node.value, dict):
+        return node
+    entries = {k: v for k, v in node.value.items() if v.origin.kind != "default"}
+    return replace(node, value={key: _drop_defaults(below) for key, below in entries.items()})
 
 
 def _resolve_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
@@ -610,6 +641,8 @@ def change_document(document: source.Document, changes: Mapping[str, Any]) -> so
         document: of a plan; it is not changed.
         changes: values that were checked, None for what removes a key.
     """
+    if not changes:
+        return document
     for around in {key.rpartition(".")[0] for key in changes}:
         if isinstance(mean := document.get(around), (int, float, Fraction)):  # a mean by itself
             document = document.change_keys({around: {"mean": mean}})

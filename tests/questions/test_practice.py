@@ -15,6 +15,7 @@ from planner.questions import write_back
 from planner.questions.expert_path import find_expert_path, find_nearest_run, list_unpublished
 from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
+from planner.questions.studies import study
 from tests.conftest import read_data
 
 RUNS = list_runs()
@@ -41,6 +42,22 @@ def test_a_newcomer_finds_the_days_of_deepseek_v3() -> None:
     low, high = evaluate(plan)["time.training_days"].interval
     assert low <= 2.664e6 / 2048 / 24 <= high
     assert plan.get("parallelism.expert") > 8 and plan.get("parallelism.dispatcher") == "deepep"
+
+
+@pytest.mark.slow
+def test_each_point_of_a_study_has_the_stack_of_its_own_plan() -> None:
+    cluster = {"devices": 8, "devices_per_node": 8, "network": {"bandwidth": "50 GB/s"}}
+    base = {"model": "llama3-8b", "cluster": {**cluster, "accelerator": "h100-sxm-80gb"}}
+    devices = ["h100-sxm-80gb", "mi300x"]
+    axes = {"cluster.accelerator": devices, "training.sequence_length": [4096]}
+    record = ["time.step_seconds"]
+    read = study.read_study({"name": "x", "base": base, "axes": axes, "record": record})
+    for number, device in enumerate(devices):
+        alone = load({**base, "cluster": {**cluster, "accelerator": device},
+                      "training": {"sequence_length": 4096}})  # fmt: skip
+        point = read.build_plan(number)
+        assert point.get("training.stack") == alone.get("training.stack")
+        assert point.data["parallelism"] == alone.data["parallelism"]
 
 
 @pytest.mark.slow(every=3)

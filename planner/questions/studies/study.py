@@ -135,7 +135,7 @@ class StudySpec:
             if dimension not in without:
                 changes |= merge_changes(axes, places[dimension])
         base = self.bases[places[0] if self.several else 0]
-        return plan.change_document(base, sort_changes(changes))
+        return plan.apply_practice(base, sort_changes(changes))
 
     @cached_property
     def searches(self) -> bool:
@@ -376,7 +376,7 @@ class _StudyReader:
         root = self.resolver.extend_node(source.expand_auto(root, "plan"), "plan", ())
         root = stacks.merge_stack(self.resolver.resolve_names(root, "plan", ()))
         read = Document(root, "plan", defaults=self.resolver.defaults)
-        return plan.validate_plan(read)
+        return plan.set_auto_layout(schema.validate(read, "plan"))
 
     # -- axes as written ----------------------------------------------------------------------
 
