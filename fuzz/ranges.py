@@ -124,7 +124,8 @@ NEEDS: dict[str, Document] = {
 
 
 #: Numbers of exports, a rate that no format of training uses, lengths, which have a mean.
-UNREAD = ("model.norm_epsilon", "cluster.accelerator.peaks.fp6.", "rl.prompt_", "rl.response_")
+UNREAD = ("model.norm_epsilon", "cluster.accelerator.peaks.fp6.", "rl.prompt_", "rl.response_",
+          "training.example_tokens", "training.epochs")  # fmt: skip
 #: Numbers that may be anything their schema allows, whatever the others are.
 FREE = (
     "cluster.price", "cluster.reserved_price", "cluster.pue", "cluster.host_power",
