@@ -261,9 +261,11 @@ class Overview(Record):
         if runs:
             pieces += runs
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
-            least = result.get("memory.headroom_p95")
+            least, peak = result.get("memory.headroom_p95"), result.get("rl.memory.peak")
             left = f"; {gib(least.value)} at worst" if least is not None else ""
             what, why = "Peak memory", f" ({gib(free.value)} free{left})"
+            if peak is not None:
+                what, why = "The trainer takes", f"; the fullest phase {gib(peak.value)}"
             if self.status == "unknown":
                 what, why = "Memory of the states alone:", f"; {SIZE_ONLY}"
             used, capacity = gib(result["memory.process"].value), gib(result[CAPACITY].value)
