@@ -474,7 +474,11 @@ a_row = efficiency(
     unit="s/tokens",
 )
 a_meet = efficiency(
-    "a_meet", "time that ranks wait for one another at an exchange", "exchange_wait", unit="s"
+    "a_meet",
+    "time that ranks wait for one another at an exchange",
+    "exchange_wait",
+    latex=r"\alpha_{\mathrm{meet}}",
+    unit="s",
 )
 a_disp = efficiency(
     "a_disp",

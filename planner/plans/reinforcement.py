@@ -78,21 +78,18 @@ class Lengths:
 
     def find_longest(self, count: float) -> float:
         """Find the length that the longest of ``count`` texts has on average, in tokens."""
-        if not self.spread:
-            return self.mean
-        share = max(0.5, (count - 0.375) / (count + 0.25))  # Blom 1958
-        return min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
+        return self._find_length(max(0.5, (count - 0.375) / (count + 0.25)))  # Blom 1958
 
     def list_typical(self, count: int) -> list[float]:
         """List lengths, in tokens: of each of ``count`` equal shares of texts that in its middle,
         shortest first."""
+        return [self._find_length((index + 0.5) / count) for index in range(count)]
+
+    def _find_length(self, share: float) -> float:
+        """Find the length, in tokens, that a share of the texts does not exceed."""
         if not self.spread:
-            return [self.mean] * count
-        shares = ((index + 0.5) / count for index in range(count))
-        return [
-            min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
-            for share in shares
-        ]
+            return self.mean
+        return min(self.cap, math.exp(self._centre + self.spread * NORMAL.inv_cdf(share)))
 
     def compute_mean_longest(self, count: int) -> float:
         """Compute the mean of the longest of ``count`` texts, in tokens: the sum of the chances

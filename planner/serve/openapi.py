@@ -80,8 +80,8 @@ def _build_operation(
         asked: schema of the body.
         statuses: refusals by status, in words.
     """
-    whole = _ref("result") if name == "evaluate" else {"type": "object"}
-    answer = {"anyOf": [whole, _ref("fields")]} if name == "evaluate" else whole
+    result = {"anyOf": [_ref("result"), _ref("fields")]}
+    answer = result if name == "evaluate" else {"type": "object"}
     what = f"What `trainplan {tool.command} --format json` prints; also where the answer is no."
     refused = {
         status: {"description": text, **_json(_ref("faults"))} for status, text in statuses.items()
