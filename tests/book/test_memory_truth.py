@@ -32,6 +32,7 @@ def test_a_layer_keeps_exactly_these_bytes(document, expected):
 
 @pytest.mark.parametrize(("document", "expected"), [*_cases("memory.json")])
 def test_states_are_exact_and_the_peak_is_found(document, expected):
+    expected = {**expected}  # a test that was slow runs again
     phase = expected.pop("memory.phase")
     assert truth_memory.PHASES[value_of(document, "memory.phase")] == phase
     total = expected.pop("memory.total")
