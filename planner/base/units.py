@@ -111,6 +111,26 @@ class Dimension:
         return "*".join(above or ["1"]) + "".join(f"/{unit}" for unit in below)
 
 
+def parse_option(option: str, text: str, unit: str, allowed: str, least: Exact = 0) -> Fraction:
+    """Parse the quantity of a command's option, which is above 0.
+
+    Args:
+        option: its name, such as ``--took``.
+        text: as it was typed.
+        unit: what the result counts.
+        allowed: what may be typed, such as ``a time above 0, such as 60ms``.
+        least: the smallest quantity, in that unit.
+
+    Raises:
+        PlanError: it is no such quantity, or a smaller one.
+    """
+    with name_faults(option):
+        found = parse(text, unit)
+    if found <= 0 or found < least:
+        raise PlanError(Fault(f"{option} {text}", None, allowed))
+    return Fraction(found)
+
+
 def to_whole(value: Exact) -> Exact:
     """Return the number as an int if it is integral."""
     return value.numerator if value.denominator == 1 else value

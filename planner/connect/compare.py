@@ -296,10 +296,8 @@ def compare_step(plan: Plan, text: str) -> RunComparison:
             steps have no time.
     """
     result = evaluate_plan(plan)
-    with units.name_faults("--step-time"):
-        seconds = Fraction(units.parse(text, "s"))
-    if seconds <= 0:
-        raise PlanError(Fault(f"--step-time {text}", None, "a time above 0, such as 1.4s"))
+    such = "a time above 0, such as 1.4s"
+    seconds = units.parse_option("--step-time", text, "s", such)
     least = _time_at_peak(plan)
     if seconds < least:
         said = f"a step of {text} is faster than its FLOPs at the peak of all devices"

@@ -103,15 +103,14 @@ def load_defaults(file: Path) -> Defaults:
         PlanError: every fault.
     """
     raw = source.load(file, kind="defaults")
-    if (templates := _get_entry(raw.node, "templates")) is not None:
+    if (templates := raw.node.find("templates")) is not None:
         where = "--templates DIR, on the command line"
         raise PlanError(Fault("no file can choose templates", templates.place, where))
     document = schema.validate(raw, "defaults")
-    entries = raw.node.value
-    assert isinstance(entries, dict)
+    entries = raw.node.entries
     cluster = {key: entries[key] for key in OF_CLUSTERS if key in entries}
     rates: dict[str, Mapping[str, Node]] = {}
-    named = _get_entry(raw.node, "rates")
+    named = raw.node.find("rates")
     several = [] if named is None else named.value if isinstance(named.value, list) else [named]
     for node in several:
         name, found = _read_rates(node, file.parent)
@@ -129,19 +128,14 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
             Fault(f"no such file '{node.value}'", node.place, "a document of calibrate")
         )
     schema.validate(source.load(path, kind="cluster"), "cluster")
-    accelerator = _get_entry(source.read_document(path), "accelerator")
-    extends = None if accelerator is None else _get_entry(accelerator, "extends")
-    own = {} if accelerator is None else {k: _get_entry(accelerator, k) for k in RATES}
-    found = {key: value for key, value in own.items() if value is not None}
+    root = source.read_document(path)
+    extends, accelerator = root.find("accelerator.extends"), root.find("accelerator")
+    own = accelerator.entries if accelerator else {}
+    found = {key: own[key] for key in RATES if key in own}
     if extends is None or extends.value not in preset_names("accelerator") or not found:
         what = f"'{node.value}' has no rates of a built-in accelerator"
         raise PlanError(Fault(what, node.place, "what plan.py calibrate -o FILE wrote"))
     return str(extends.value), found
-
-
-def _get_entry(node: Node, key: str) -> Node | None:
-    """Return an entry of a node; None if it is no mapping or lacks the key."""
-    return node.value.get(key) if isinstance(node.value, dict) else None
 
 
 def is_defaults(name: str | Path) -> bool:

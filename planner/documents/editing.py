@@ -148,7 +148,7 @@ class _PlanText:
 
     def _add_entry(self, spot: _Spot, steps: Sequence[str], value: Any) -> str:
         """Add an entry at the end of its mapping."""
-        mapping, entries = spot.around, _wrap_value(steps, value)
+        mapping, entries = spot.around, _replace_at({}, steps, value)
         if mapping.flow_style:
             shown = format_flow(entries, bare=BARE)[1:-1]
             if not mapping.value:
@@ -230,14 +230,6 @@ class _PlanText:
 def _is_block(node: Any) -> bool:
     """Decide whether a node is a mapping or a list on lines of its own, without braces."""
     return isinstance(node, yaml.CollectionNode) and not node.flow_style
-
-
-def _wrap_value(steps: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a value inside mappings of the given keys, the first one outermost."""
-    for step in reversed(steps):
-        value = {step: value}
-    found: dict[str, Any] = value
-    return found
 
 
 def _replace_at(held: Any, steps: Sequence[str], value: Any) -> Any:

@@ -153,12 +153,11 @@ def is_plan_like(file: Path, links: int = MOST_LINKS) -> bool:
         text = files.read_text(file, yaml_nodes.MAX_BYTES)
         if not ("training" in text or "extends" in text):
             return False
-        entries = read_document(file).value
+        entries = read_document(file).entries
     except PlanError:
         with contextlib.suppress(PlanError):
             return set(_TOP.findall(files.read_text(file, yaml_nodes.MAX_BYTES))) >= STATED
         return False
-    assert isinstance(entries, dict)
     if entries.keys() >= STATED:
         return True
     parent = entries.get("extends")
@@ -285,8 +284,7 @@ class Resolver:
         Raises:
             PlanError: of ``extends``, or of the document that it names.
         """
-        assert isinstance(node.value, dict)
-        entries = dict(node.value)
+        entries = dict(node.entries)
         parent = entries.pop("extends", None)
         inner = {
             key: below
@@ -294,7 +292,7 @@ class Resolver:
             if key in entries and isinstance(entries[key].value, dict)
         }
         # Of the mappings that it holds, those that extend a name of their own stand alone.
-        alone = {key for key in inner if "extends" in entries[key].value}  # type: ignore[operator]
+        alone = {key for key in inner if "extends" in entries[key].entries}
         for key, below in inner.items():
             entries[key] = self.extend_node(entries[key], below, chain)
         if parent is None:
@@ -305,8 +303,7 @@ class Resolver:
         base = self.fetch_document(parent, kind, chain)
         # Changing keys of a model that the parent names needs the model itself.
         base = self.resolve_names(base, kind, chain, only=inner.keys() - alone)
-        assert isinstance(base.value, dict)
-        kept = {key: value for key, value in base.value.items() if key not in alone}
+        kept = {key: value for key, value in base.entries.items() if key not in alone}
         if self.defaults is not None and kind == "cluster" and "provider" in entries:
             ours = self.defaults.cluster.values()  # of which the price is no longer asked
             kept = {k: v for k, v in kept.items() if k not in PRICES or v not in ours}
@@ -389,14 +386,13 @@ class Resolver:
 
     def resolve_schedule(self, training: Node, chain: tuple[Path, ...]) -> Node:
         """Replace the schedule of a training run that names or extends a file by its table."""
-        if not isinstance(training.value, dict) or "schedule" not in training.value:
+        if (node := training.find("schedule")) is None:
             return training
-        node = training.value["schedule"]
         if isinstance(node.value, dict):
             node = self.extend_node(node, "schedule", chain)
         elif str(node.value).endswith(ENDINGS):
             node = self.name(node, "schedule", chain)
-        return replace(training, value={**training.value, "schedule": node})
+        return replace(training, value={**training.entries, "schedule": node})
 
     def name(self, node: Node, kind: str, chain: tuple[Path, ...] = ()) -> Node:
         """Return the mapping that a text names; anything else as it is.

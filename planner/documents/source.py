@@ -186,7 +186,7 @@ def expand_auto(root: Node, kind: str, path: Sequence[str] = ()) -> Node:
         return root
     if not path:
         return expand_auto(expand_auto(root, kind, ("parallelism",)), kind, ("rl", "rollout"))
-    inner = root.value.get(path[0]) if isinstance(root.value, dict) else None
+    inner = root.entries.get(path[0])
     if inner is None:
         return root
     if path[1:]:
@@ -196,7 +196,7 @@ def expand_auto(root: Node, kind: str, path: Sequence[str] = ()) -> Node:
         found = replace(inner, value={"auto": auto}, text=None)
     else:
         return root
-    return replace(root, value={**root.value, path[0]: found})  # type: ignore[dict-item]
+    return replace(root, value={**root.entries, path[0]: found})
 
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -300,13 +300,11 @@ def load(
     if faults:
         raise PlanError(faults)
     root = resolver.extend_node(root, kind, chain)
-    if defaults is not None and kind == "plan" and defaults.plans_cluster is not None:
-        assert isinstance(root.value, dict)
-        if "cluster" not in root.value:
-            cluster = defaults.plans_cluster
-            if isinstance(cluster.value, dict):
-                cluster = resolver.extend_node(cluster, "cluster", chain)
-            root = replace(root, value={**root.value, "cluster": cluster})
+    cluster = defaults.plans_cluster if defaults is not None and kind == "plan" else None
+    if cluster is not None and "cluster" not in root.entries:
+        if isinstance(cluster.value, dict):
+            cluster = resolver.extend_node(cluster, "cluster", chain)
+        root = replace(root, value={**root.entries, "cluster": cluster})
     for steps, value in changes:
         root = expand_auto(_set(root, steps, value, kind, resolver), kind)
     if changes:

@@ -73,7 +73,7 @@ def merge_stack(root: Node) -> Node:
     Raises:
         PlanError: an unknown stack, no month, or one before the first release.
     """
-    asked = _find_node(root, "training.stack")
+    asked = root.find("training.stack")
     if asked is None or not isinstance(asked.value, str):
         return root
     name, at, month = asked.value.partition("@")
@@ -88,11 +88,10 @@ def merge_stack(root: Node) -> Node:
     if at and month < (first := load_stack(stack)["releases"][0]["since"]):
         wrong = f"{stack} begins in {first}"
         raise PlanError(Fault(wrong, asked.place, f"{stack}@{first} or later"))
-    own = _get_entries(root)
-    entries = _merge_releases(stack + at + month, partial(_find_value, root)).value
-    assert isinstance(entries, dict)
+    own = root.entries
+    entries = _merge_releases(stack + at + month, partial(_find_value, root)).entries
     full = replace(asked, value=stack + at + month)  # where an alias was typed
-    training = replace(own["training"], value={**_get_entries(own["training"]), "stack": full})
+    training = replace(own["training"], value={**own["training"].entries, "stack": full})
     return replace(root, value=merge_nodes(entries, {**own, "training": training}))
 
 
@@ -112,18 +111,18 @@ def _merge_releases(text: str, get: Callable[[str], Any]) -> Node:
         return _derive_accumulation(find) if value is None and key == ACCUMULATION else value
 
     for release in _iter_releases(text):
-        where = _find_node(release, "where")
-        if where is None or _matches(where.plain(), find):
-            entries = merge_nodes(_get_entries(root), _get_entries(_find_node(release, "plan")))
-            root = replace(root, value=entries)
+        where, plan = release.find("where"), release.find("plan")
+        if plan is not None and (where is None or _matches(where.plain(), find)):
+            root = replace(root, value=merge_nodes(root.entries, plan.entries))
     return root
 
 
 @cache
 def list_conditions(text: str) -> Sequence[frozenset[str]]:
     """List the keys that decide what a stack sets: of each release those of its conditions."""
-    found = (frozenset(_get_entries(_find_node(one, "where"))) for one in _iter_releases(text))
-    return [keys | set(STATES_ACCUMULATION if ACCUMULATION in keys else ()) for keys in found]
+    found = (one.find("where") for one in _iter_releases(text))
+    conditions = (frozenset(one.entries if one else ()) for one in found)
+    return [keys | set(STATES_ACCUMULATION if ACCUMULATION in keys else ()) for keys in conditions]
 
 
 def yield_settings(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, Any]]:
@@ -136,14 +135,14 @@ def yield_settings(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, 
     """
     root = _merge_releases(text, get)
     for key in list_settable(text):
-        node = _find_node(root, key)
+        node = root.find(key)
         yield key, node and node.plain()
 
 
 @cache
 def list_settable(text: str) -> Sequence[str]:
     """List the keys that releases of a stack set to values."""
-    plans = (_find_node(release, "plan") for release in _iter_releases(text))
+    plans = (release.find("plan") for release in _iter_releases(text))
     said = (pair for plan in plans if plan for pair in plan.walk())
     return sorted(
         {
@@ -196,7 +195,7 @@ def set_stack(root: Node, row: Mapping[str, Any]) -> Node:
     """
     origin = Origin(KIND, f"{row['why']}, {row['date']}")
     named = from_data({"training": {"stack": row["stack"]}}, root.place, origin)
-    return merge_stack(replace(root, value=merge_nodes(_get_entries(root), _get_entries(named))))
+    return merge_stack(replace(root, value=merge_nodes(root.entries, named.entries)))
 
 
 def find_launcher(text: str | None) -> str | None:
@@ -255,10 +254,10 @@ def _iter_releases(text: str) -> Iterator[Node]:
     name, _, month = text.partition("@")
     path = resources.folder("presets") / "stacks" / f"{name}.yaml"
     root = read_shipped(path, Origin(KIND, f"stack {name}"))
-    if base := _find_node(root, "extends"):
+    if base := root.find("extends"):
         yield from _iter_releases(f"{base.value}@{month or NEWEST}")
-    for _, release in _get_entries(root)["releases"].iter_children():
-        if str(_get_entries(release)["since"].value) <= (month or NEWEST):
+    for _, release in root.entries["releases"].iter_children():
+        if str(release.entries["since"].value) <= (month or NEWEST):
             yield release
 
 
@@ -277,18 +276,5 @@ def _derive_accumulation(get: Callable[[str], Any]) -> int | None:
 
 def _find_value(root: Node, dotted: str) -> Any:
     """Return what a plan states at a dotted key, None where it states nothing."""
-    node = _find_node(root, dotted)
+    node = root.find(dotted)
     return None if node is None else node.value
-
-
-def _find_node(root: Node, dotted: str) -> Node | None:
-    """Return the node of a dotted key, None where there is none."""
-    found: Node | None = root
-    for step in dotted.split("."):
-        found = _get_entries(found).get(step)
-    return found
-
-
-def _get_entries(node: Node | None) -> dict[str, Node]:
-    """Return the entries of a mapping, none of anything else."""
-    return node.value if node is not None and isinstance(node.value, dict) else {}

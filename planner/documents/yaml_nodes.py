@@ -49,6 +49,25 @@ class Node:
     reference: str | None = None
     unit: str | None = None
 
+    @property
+    def entries(self) -> dict[str, Node]:
+        """The entries of a mapping; none of anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    def find(self, dotted: str) -> Node | None:
+        """Return the node of a dotted key, None where there is none."""
+        found: Node | None = self
+        for step in dotted.split("."):
+            found = found and found.entries.get(step)
+        return found
+
+    def drop_defaults(self) -> Node:
+        """Return the tree without what nobody states."""
+        if not self.entries:
+            return self
+        stated = ((k, v) for k, v in self.entries.items() if v.origin.kind != "default")
+        return replace(self, value={key: below.drop_defaults() for key, below in stated})
+
     def plain(self) -> Any:
         """Return the value as plain dicts, lists and scalars."""
         if isinstance(self.value, dict):

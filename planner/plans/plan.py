@@ -94,17 +94,9 @@ def apply_practice(
         return changed
     if (row := stacks.choose_stack(changed.get_stated)) is None:
         return changed
-    node = stacks.set_stack(stated or _drop_defaults(document.node), row)
+    node = stacks.set_stack(stated or document.node.drop_defaults(), row)
     merged = schema.validate(replace(document, node=node, held=None, changed={}), "plan", unknown)
     return change_document(set_auto_layout(merged), changes)
-
-
-def _drop_defaults(node: Node) -> Node:
-    """Leave out what nobody states, so that a stack may say it."""
-    if not isinstance(node.value, dict):
-        return node
-    entries = {k: v for k, v in node.value.items() if v.origin.kind != "default"}
-    return replace(node, value={key: _drop_defaults(below) for key, below in entries.items()})
 
 
 def _resolve_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
@@ -290,9 +282,9 @@ def _replace_faulty(
 ) -> Any:
     """Return plain data with an Unknown for each faulty value, and for each key that an unknown key
     may have meant."""
-    inside = node.value if isinstance(node.value, dict) else {}
     # In block style a mapping begins where its first key does.
-    if node.place in hints and all(inner.key_place != node.place for inner in inside.values()):
+    begins = all(inner.key_place != node.place for inner in node.entries.values())
+    if node.place in hints and begins:
         return Unknown()
     if not isinstance(node.value, dict):
         return node.plain()

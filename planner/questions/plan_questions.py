@@ -190,10 +190,9 @@ def _read_options(node: Node) -> tuple[str | None, dict[str, Any]]:
     """Return an item's question (None: it varies a key) and its options as on a command line."""
     if not isinstance(node.value, dict):
         return str(node.value), {}
-    entries = node.value
-    if "vary" in entries:
-        return None, {key: _read_option(key, value) for key, value in entries.items()}
-    ((question, value),) = entries.items()
+    if "vary" in node.value:
+        return None, {key: _read_option(key, value) for key, value in node.value.items()}
+    ((question, value),) = node.value.items()
     if isinstance(value.value, dict):
         return question, {key: _read_option(key, inner) for key, inner in value.value.items()}
     return question, {ALONE.get(question, "deadline"): _write_scalar(value)}
@@ -223,23 +222,14 @@ def _change_plan(plan: Plan, changes: dict[str, Any]) -> Plan:
     """
     from planner.questions import loading
 
-    root = _drop_defaults(plan.document.node)
-    assert isinstance(root.value, dict)
-    kept = {key: node for key, node in root.value.items() if key not in (QUESTIONS, REQUIRE)}
+    root = plan.document.node.drop_defaults()
+    kept = {key: node for key, node in root.entries.items() if key not in (QUESTIONS, REQUIRE)}
     if plan.searched is not None:
         found = plan.searched
         chosen = {"auto": True, "margin": found["margin"], "for": found["launcher"]}
         said = {f"parallelism.{key}": value for key, value in chosen.items() if value is not None}
         changes = {**said, **changes}
     return loading.load(replace(root, value=kept), changes, team=plan.document.defaults)
-
-
-def _drop_defaults(node: Node) -> Node:
-    """Return a tree without values that are defaults."""
-    if isinstance(node.value, dict):
-        stated = {k: _drop_defaults(v) for k, v in node.value.items() if v.origin.kind != "default"}
-        return replace(node, value=stated)
-    return node
 
 
 def _place_faults(error: PlanError, name: str, place: Place) -> Iterator[Fault]:

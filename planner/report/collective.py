@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from planner.base import numbers, units
-from planner.base.display import as_json, clean, one_line, plain
-from planner.base.errors import Fault, PlanError, nearest, show_files_alone
+from planner.base.display import as_json, clean, one_line
+from planner.base.errors import Fault, PlanError, show_files_alone
 from planner.base.numbers import exact_text
 from planner.book.formulas.time_collective import OPERATIONS
 from planner.connect.measure import expected
@@ -21,8 +21,8 @@ from planner.documents import schema, source
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 from planner.report.layout import COLLECTIVE_LINES
-from planner.report.matmul import LABEL, format_answer
-from planner.results.result import SAID, Quantity, Result
+from planner.report.matmul import dump_quantities, list_answers
+from planner.results.result import Quantity, Result
 
 #: Operations that are sent from device to device, by what does it.
 PAIRWISE = {"all-to-all": "pairwise", "p2p": "send and receive"}
@@ -99,9 +99,8 @@ def evaluate_collective(
             have, or a rate or latency that its documents lack.
     """
     if operation not in OPERATIONS:
-        near = nearest(operation, OPERATIONS)
-        raise PlanError(Fault(f"no collective {operation}", None, ", ".join(OPERATIONS), near))
-    bytes_ = _parse_bytes(size)
+        raise PlanError(Fault.from_pool(f"no collective {operation}", operation, OPERATIONS))
+    bytes_ = units.parse_option("--bytes", size, "bytes", "at least 1 byte, such as 1GiB", least=1)
     whole = _make_group_plan(cluster, {}, changes)
     node, all_ = (int(whole.get(f"cluster.{key}")) for key in ("link_domain", "devices"))
     group = all_ if devices is None else devices
@@ -131,23 +130,6 @@ def _make_group_plan(
         return build_plan(schema.validate(source.load(document, changes), "plan"))
 
 
-def _parse_bytes(text: str) -> Fraction:
-    """Parse a size.
-
-    Raises:
-        PlanError: no size, or less than a byte.
-    """
-    such = "such as 1GiB"
-    try:
-        found = units.parse(text, "bytes")
-    except units.UnitError as error:
-        fault = Fault(f"--bytes: {error.message}", None, error.allowed or such, error.hint)
-        raise PlanError(fault) from None
-    if found < 1:
-        raise PlanError(Fault(f"--bytes {text}", None, "at least 1 byte, such as 1GiB"))
-    return Fraction(found)
-
-
 def format_collective(found: CollectiveAnswer) -> str:
     """Format the answers for a terminal, each with its formula and numbers."""
     answers, result = found.answers, found.result
@@ -160,17 +142,9 @@ def format_collective(found: CollectiveAnswer) -> str:
         "Rates are those by which plans are predicted: what training runs sustain.",
         "",
     ]
-    for label, quantity in answers.items():
-        steps = [quantity.formula, quantity.substituted]
-        lines += format_answer(label, quantity.text().replace("bytes", "B"), quantity.symbol, steps)
     used = {one.symbol: one for each in answers.values() for one in each.uses}
     own = {quantity.symbol for quantity in answers.values()}
-    told = (
-        f"{one.symbol} = {one.text()}, {clean(one.title)}"
-        for symbol, one in used.items()
-        if symbol not in own
-    )
-    lines += [f"{'':{LABEL}}{words}" for words in told]
+    lines += list_answers(answers, [one for symbol, one in used.items() if symbol not in own])
     return "".join(one_line(line.rstrip()) + "\n" for line in lines)
 
 
@@ -184,9 +158,6 @@ def encode_collective(found: CollectiveAnswer) -> str:
             "accelerator": found.result.plan.get("cluster.accelerator.name"),
             "algorithm": found.algorithm,
             "bound": found.bound,
-            "quantities": {
-                quantity.base: {name: plain(getattr(quantity, name)) for name in SAID}
-                for quantity in found.answers.values()
-            },
+            "quantities": dump_quantities(found.answers),
         }
     )

@@ -8,7 +8,7 @@ letters are others, X of B by D times W of D by K.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -132,7 +132,8 @@ def evaluate_matmul(
     if recipe is None:
         said = f"no matmul of a plan uses {one.format}"
         raise PlanError(Fault(said, None, f"one of {', '.join(RECIPES)}"))
-    seconds, sides = _parse_seconds(took), shape[-3:]
+    such, sides = "a time above 0, such as 60ms", shape[-3:]
+    seconds = None if took is None else units.parse_option("--took", took, "s", such)
     batch = shape[0] if len(shape) > len(sides) else 1
     changes = {
         "training.sequence_length": sides[0],
@@ -157,25 +158,6 @@ def evaluate_matmul(
             said = f"{one.format} on {accelerator}: {quantity.absent}"
             raise PlanError(Fault(said, None, f"its peaks: {peaks}"))
     return Matmul(sides, batch, one, result, answers, seconds)
-
-
-def _parse_seconds(text: str | None) -> Fraction | None:
-    """Parse a measured time; None for None.
-
-    Raises:
-        PlanError: no time, or none above 0.
-    """
-    if text is None:
-        return None
-    try:
-        found = units.parse(text, "s")
-    except units.UnitError as error:
-        raise PlanError(
-            Fault(f"--took: {error.message}", None, error.allowed, error.hint)
-        ) from None
-    if found <= 0:
-        raise PlanError(Fault(f"--took {text}", None, "a time above 0, such as 60ms"))
-    return Fraction(found)
 
 
 # In print ---------------------------------------------------------------------------------------
@@ -203,14 +185,9 @@ def format_matmul(found: Matmul) -> str:
     lines += [f"{each}B × D = {x} times D × K = {w}"]
     lines += [f"in {found.format.format} (k_c = {size}) on {on}"]
     lines += [f"(R = {peak} dense, W = {width})", ""]
-    for name, quantity in answers.items():
-        value = quantity.text()
-        steps = [quantity.formula, quantity.substituted]
-        lines += format_answer(name, value.replace("bytes", "B"), quantity.symbol, steps)
     letters = (*Letters.LETTERS, count.symbol)  # of the question
-    uses = (used for used in answers["predicted"].uses if used.declared.symbol not in letters)
-    told = (f"{used.symbol} = {used.text()}, {clean(used.title)}" for used in uses)
-    lines += [f"{'':{LABEL}}{words}" for words in told]
+    uses = [used for used in answers["predicted"].uses if used.declared.symbol not in letters]
+    lines += list_answers(answers, uses)
     if found.took:
         peak_time = answers["at the peak"]
         steps = [f"{peak_time.symbol} / t", f"{peak_time.text()} / {numbers.text(found.took, 's')}"]
@@ -219,6 +196,16 @@ def format_matmul(found: Matmul) -> str:
             lines += [f"{'':{LABEL}}faster than the device can be: another shape, precision or"]
             lines += [f"{'':{LABEL}}device, or a clock that was read before the kernel was done"]
     return "".join(one_line(line.rstrip()) + "\n" for line in lines)
+
+
+def list_answers(answers: Mapping[str, Quantity], uses: Iterable[Quantity]) -> list[str]:
+    """List quantities by name, each with its formula and numbers, then what they use."""
+    lines = []
+    for name, quantity in answers.items():
+        value, steps = quantity.text(), [quantity.formula, quantity.substituted]
+        lines += format_answer(name, value.replace("bytes", "B"), quantity.symbol, steps)
+    told = (f"{used.symbol} = {used.text()}, {clean(used.title)}" for used in uses)
+    return [*lines, *(f"{'':{LABEL}}{words}" for words in told)]
 
 
 def format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> list[str]:
@@ -248,18 +235,19 @@ def _wrap_step(step: str, room: int) -> list[str]:
     return [step[: len(step) - len(step.lstrip(" "))] + found[0].lstrip(" "), *found[1:]]
 
 
+def dump_quantities(answers: Mapping[str, Quantity]) -> dict[str, Any]:
+    """Return quantities by id as in a result, without what they use."""
+    return {q.base: {name: plain(getattr(q, name)) for name in SAID} for q in answers.values()}
+
+
 def encode_matmul(found: Matmul) -> str:
     """Return the answers as JSON, with the quantities as in a result."""
-    quantities = {
-        quantity.base: {name: plain(getattr(quantity, name)) for name in SAID}
-        for quantity in found.answers.values()
-    }
     tree = {
         "shape": dict(zip(SHAPE, (found.batch, *found.sides), strict=True)),
         "precision": found.format.format,
         "accelerator": found.result.plan.get("cluster.accelerator.name"),
         "bound": found.bound,
-        "quantities": quantities,
+        "quantities": dump_quantities(found.answers),
     }
     if found.backward is not None:
         tree["backward"] = {"products": len(BACKWARD), "seconds": found.backward}

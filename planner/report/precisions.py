@@ -68,10 +68,8 @@ def parse_sides(text: str, allowed: Sequence[int] = (), wanted: str = "") -> lis
         raise PlanError(Fault(said, None, such))
     found = []
     for word in words:
-        try:
+        with units.name_faults(f"a side of '{text}'"):
             side = units.parse(word)
-        except units.UnitError as error:
-            raise PlanError(Fault(f"a side of '{text}': {error.message}", None, such)) from None
         if side.denominator != 1 or not 1 <= side <= LONGEST_SIDE:
             raise PlanError(Fault(f"a side of {word}", None, "a whole number from 1 to 1e12"))
         found.append(int(side))

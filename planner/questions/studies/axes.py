@@ -180,8 +180,7 @@ class _Range:
             PlanError: the key takes no numbers, an end is missing, or the range starts above its
                 end.
         """
-        assert isinstance(node.value, dict)
-        self.key, self.node, self.given = key, node, node.value
+        self.key, self.node, self.given = key, node, node.entries
         if not is_numeric(said):
             raise self.make_fault(" is a range, but the key is not a number", "a list")
         self.unit = str(said.get("unit", "1"))

@@ -252,9 +252,10 @@ class _StudyReader:
         """
         data = self.document.data
         bases = self._read_bases()
-        node = self.document.find_node(("axes",)) if self.document.has_value(("axes",)) else None
-        entries = node.value if node and isinstance(node.value, dict) else {}
-        written = self.each(lambda item: self._read_axis(*item), entries.items())
+        node = self.document.node.find("axes")
+        written = self.each(
+            lambda item: self._read_axis(*item), node.entries.items() if node else ()
+        )
         self._set_once(written)
         try:
             self._check_counts(written, len(bases))
@@ -385,7 +386,7 @@ class _StudyReader:
         if name in OWN_COLUMNS:
             what = f"axes.{name}: the table has a column of that name"
             raise PlanError(Fault(what, node.key_place))
-        if isinstance(node.value, dict) and {"from", "to"} & set(node.value):
+        if {"from", "to"} & {*node.entries}:
             said = find_key_schema(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
             values = expand_range(name, node, said, self.document.data["limit"])
@@ -399,7 +400,7 @@ class _StudyReader:
         several = node.value if isinstance(node.value, list) else [node]
         if not several:
             raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
-        if all(isinstance(item.value, dict) and "set" in item.value for item in several):
+        if all("set" in item.entries for item in several):
             return StudyAxis(name, tuple(self._read_item(name, item) for item in several))
         find_key_schema(name, node.key_place)
         if name == LAYOUT:
@@ -411,24 +412,22 @@ class _StudyReader:
         if not isinstance(node.value, str) or node.value == AUTO:
             return node
         fetched = self.resolver.fetch_document(node, "plan", ())
-        assert isinstance(fetched.value, dict)
-        found = fetched.value.get(LAYOUT)
+        found = fetched.entries.get(LAYOUT)
         if found is None or not isinstance(found.value, dict):
             raise PlanError(Fault(f"the plan {node.value} has no layout", node.place))
         return replace(found, place=node.place, reference=node.value)
 
     def _read_item(self, name: str, node: Node) -> Choice:
         """Read the settings of ``{name, set}``."""
-        assert isinstance(node.value, dict)
-        check_axis_keys(f"axes.{name}", node.value, ITEM)
-        inner = node.value["set"]
-        if not isinstance(inner.value, dict) or not inner.value:
+        check_axis_keys(f"axes.{name}", node.entries, ITEM)
+        inner = node.entries["set"]
+        if not inner.entries:
             raise PlanError(Fault(f"axes.{name}: set is not a mapping", inner.place, "KEY: VALUE"))
         settings = {}
-        for key, child in inner.value.items():
+        for key, child in inner.entries.items():
             find_key_schema(key, child.key_place)
             settings[key] = self._resolve_layout(child) if key == LAYOUT else child
-        called = node.value.get("name")
+        called = node.entries.get("name")
         text = called.text if called and isinstance(called.value, str) else None
         return Choice(text or " ".join(f"{k}={label(n, 0)}" for k, n in settings.items()), settings)
 
@@ -550,12 +549,11 @@ def _has_numbers(axis: StudyAxis) -> bool:
 
 def _read_axis_value(key: str, node: Node) -> Choice:
     """Read a value; a mapping may have a label as ``name`` where its section has no such key."""
-    called = node.value.get("name") if isinstance(node.value, dict) else None
+    called = node.entries.get("name")
     text = called.value if called else None
     if not isinstance(text, str) or schema.describe("plan", f"{key}.name"):
         return Choice(None, {key: node})
-    assert isinstance(node.value, dict)
-    rest = {name: child for name, child in node.value.items() if name != "name"}
+    rest = {name: child for name, child in node.entries.items() if name != "name"}
     return Choice(text, {key: replace(node, value=rest)})
 
 
