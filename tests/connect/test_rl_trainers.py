@@ -26,7 +26,7 @@ VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm"
 
 def write(folder: Path, trainer: str, options: dict[str, Any]) -> str:
     """Write a configuration as its trainer takes it."""
-    as_yaml = trainer in ("nemo-rl", "llm-foundry")
+    as_yaml = trainer in ("nemo-rl", "llm-foundry", "nemo-automodel")
     file = folder / ("run.yaml" if as_yaml else "run.sh")
     flags = {"config_name"} | (set(options) if trainer == "openrlhf" else set())
     words = [

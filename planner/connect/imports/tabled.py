@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from planner.base.display import one_line
@@ -112,11 +112,12 @@ def read_tabled_trainer(
         keys["cluster.accelerator"] = ACCELERATOR
         lines.append("no key says cluster.accelerator: an assumption")
     if "cluster" not in keys and "cluster.devices" not in keys:
-        sizes = (keys.get(f"parallelism.{one}", 1) for one in ("tensor", "context", "pipeline"))
-        keys["cluster.devices"] = prod(one for one in sizes if isinstance(one, int))
+        degrees = ["tensor", "context", "data", "expert", "pipeline"]
+        sizes = (keys.get(f"parallelism.{one}", 1) for one in degrees)
+        *within, expert, pipeline = (one if isinstance(one, int) else 1 for one in sizes)
+        keys["cluster.devices"] = lcm(prod(within), expert) * pipeline
         lines.append("no key says cluster.devices: the fewest that it takes")
-    document: dict[str, Any] = {"model": None, "cluster": None, "training": None}
-    document |= expand_keys(keys)
+    document = {"model": None, "cluster": None, "training": None, **expand_keys(keys)}
     with place_faults(place):
         build_plan(schema.validate(source.load(document), "plan"))
     return LaunchPlan(document, lines, {**came_from, **dict.fromkeys(fixed, ("--set",))})
@@ -301,9 +302,8 @@ def _find_policy(named: str, place: Place) -> str:
     for name in (named[:200], named[:200].rstrip("/").rpartition("/")[2]):
         if name and (shipped := aliases.find_preset("model", name, known)):
             return shipped
-    raise PlanError(
-        Fault(f"{one_line(named)[:80] or 'its model'} is no known model", place, NO_MODEL)
-    )
+    fault = f"{one_line(named)[:80] or 'its model'} is no known model"
+    raise PlanError(Fault(fault, place, NO_MODEL))
 
 
 def _list_unread(
