@@ -38,7 +38,8 @@ COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_ac
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 SPENT = ("energy", "carbon", "cost")  # questions
-RUN = ("training.tokens", "each", "examples", "steps", "text")  # what gives the length of a run
+EXAMPLES, EPOCHS, EACH = "training.examples", "training.epochs", "training.example_tokens"
+RUN = ("training.tokens", "each", EXAMPLES, "pairs", "steps", "text")  # what gives a run's length
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
 
 MOST_SPLITS = 8  # of a text that cost the same
@@ -597,13 +598,13 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
         _add_assumptions(said, RANK)
         if "training.dropout" in said:
             said["training.lora.dropout"] = said.pop("training.dropout")
-    tuned = bool(said.pop("tuned", None) or adapted or "examples" in said)
+    tuned = bool(said.pop("tuned", None) or adapted or {EXAMPLES, "pairs"} & said.keys())
     every, other = said.pop("whole", None), said.pop("other objective", None)
     if tuned and not adapted and not other:
         _add_assumptions(said, "training.objective")
     if tuned and not (every or adapted) and {"fewest-devices", "largest-model"} & {*asked}:
         _add_note(said, Place(TEXT), "fine-tuning of all weights; LoRA or QLoRA needs less")
-    free = not {LENGTH, "length alone", "example"} & said.keys()
+    free = not {LENGTH, "length alone", EACH} & said.keys()
     usual, why = _load_phrases()["assumptions"]["tuned length"]
     if free and (few := _find_few_tokens(said)):
         said[LENGTH] = few
@@ -675,9 +676,8 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
     for role in ("rl.critic", "rl.reward"):
         if size := said.pop(f"{role} size", None):
             said[role] = _choose_shape(size, {})
-    examples, epochs = said.pop("examples", None), said.pop("epochs", None)
-    for key in ("training.tokens", "example"):
-        said.pop(key, None)
+    keys = (EXAMPLES, EPOCHS, "training.tokens", EACH)
+    examples, epochs, *_ = (said.pop(key, None) for key in keys)
     if batch := said.pop("batch", None):
         said[BATCH] = batch._replace(value=int(batch.value[0] * 1024 ** " km".find(batch.value[1])))
     if steps := said.pop("steps", None):
@@ -1340,13 +1340,14 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
     Raises:
         PlanError: numbers that contradict each other, or of which something is missing.
     """
-    bare, examples, pairs = (said.pop(key, None) for key in ("length alone", "examples", "pairs"))
-    examples = pairs._replace(value=2 * pairs.value) if pairs else examples
+    bare, pairs = (said.pop(key, None) for key in ("length alone", "pairs"))
+    if pairs:
+        said[EXAMPLES] = pairs._replace(value=(1 if _is_paired(said) else 2) * pairs.value)
     if bare and LENGTH in said:
         raise _ask_for("bare", bare.place, bare.value // 1024)
     if bare:
         said[LENGTH] = bare._replace(why=f"{ASSUMED}{bare.value // 1024}k alone is the length")
-    of, length = said.pop("example", None), said.get(LENGTH)
+    of, length, packed = said.pop(EACH, None), said.get(LENGTH), said.pop("packed", None)
     if of and length is None:
         length = said[LENGTH] = of._replace(why=f"{ASSUMED}as long as an example")
     each = length.value if length else min(_find_longest(said) or USUAL_SEQUENCE, USUAL_SEQUENCE)
@@ -1398,20 +1399,16 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         told = said.setdefault("training.tokens", Said(made, steps.place, why))
         if told.value != made:
             raise _ask_for("number", steps.place, "tokens", made)
-    stated = length and not length.why
-    if examples and ("training.tokens" in said or not (tuned or of or stated)):
-        raise _ask_for("examples", examples.place, examples.value)
-    if examples:
-        size = of.value if of else each
-        why = f"{'' if of else ASSUMED}{examples.value} examples of {size} tokens"
-        said["training.tokens"] = Said(examples.value * size, examples.place, why)
+    if of and of.value < each:
+        said |= {EACH: of, **({"training.packed": packed} if packed else {})}
     if text := said.pop("text", None):
         size, why = _load_phrases()["assumptions"]["text"]
         one = text._replace(value=int(Fraction(text.value) / size), why=ASSUMED + why)
         said.setdefault("training.tokens", one)
     tokens = said.get("training.tokens")
     count = tokens and units.parse(str(tokens.value), "tokens")
-    if tokens and count < _load_phrases()["limits"]["run"] and not (tuned and stated):
+    sure = tuned and length and not length.why
+    if tokens and count < _load_phrases()["limits"]["run"] and not sure:
         raise _ask_for("run", tokens.place, tokens.value)
     if (times := said.pop("each", None)) is not None:
         size = _count_parameters(said)
@@ -1421,9 +1418,10 @@ def _convert_tokens(said: dict[str, Said], tuned: bool) -> None:
         if tokens and not _is_near(str(tokens.value), str(size * times.value), "tokens"):
             raise _ask_for("number", times.place, "tokens", size * times.value)
         said.setdefault("training.tokens", Said(size * times.value, times.place, why))
-    if (epochs := said.pop("epochs", None)) is not None and epochs.value != 1:
-        tokens = said.get("training.tokens")
-        if tokens is None:
+    if tokens and (examples := said.pop(EXAMPLES, None)):
+        _add_note(said, examples.place, f"{examples.value} examples: not used beside tokens")
+    if EXAMPLES not in said and (epochs := said.pop(EPOCHS, None)) and epochs.value != 1:
+        if (tokens := said.get("training.tokens")) is None:
             note = f"{epochs.value} epochs, of how many tokens is not said: not used"
             return _add_note(said, epochs.place, note)
         whole = int(units.parse(str(tokens.value), "tokens") * epochs.value)
@@ -1698,7 +1696,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     until = [f"cost.total <= {budget.value} USD"] if budget else []
     until += [f"time.device_hours <= {hours.value} h"] if hours else []
     limits |= {"until": until} if until else {}
-    tokens = "training.tokens" in said
+    tokens = bool({"training.tokens", EXAMPLES} & said.keys())
     if sized and not tokens and (limits or "compute-optimal" in asked):
         usual = Said(_load_phrases()["assumptions"]["deadline"][0], Place(TEXT))
         if budget and not hours and {"cluster.price", "cluster.devices"} <= said.keys():
@@ -1729,7 +1727,7 @@ def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained
     if "tokens-by-deadline" in asked or (not tokens and not questions and limits):
         if not limits:
             raise _ask_for("limit")
-        said.pop("training.tokens", None)
+        said.pop(EPOCHS if EXAMPLES in said else "training.tokens", None)
         limits["set"] = {"training.tokens": "1T"}  # where it starts
         questions.append({"tokens-by-deadline": limits})
     if questions:

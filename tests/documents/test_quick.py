@@ -217,11 +217,14 @@ def test_a_word_that_is_not_understood_never_changes_the_plan(row: dict[str, Any
             document = quick.parse_quick(text)
         except PlanError:
             continue
+        same = document.plain() | {"name": ""} == wanted | {"name": ""}
         if "zorblax" in quick.list_ignored(text)[1]:
-            assert document.plain() | {"name": ""} == wanted | {"name": ""}
+            assert same
             left_out += 1
-        else:  # a name of a model, or a value
-            assert "zorblax" in str(document.plain()["model"]) + quick.write_quick("", document)
+        else:  # a name of a model, a value, or a kind of examples
+            assert same or "zorblax" in str(document.plain()["model"]) + quick.write_quick(
+                "", document
+            )
     unnamed = "nobody names one" in quick.write_quick("", quick.parse_quick(line))
     assert left_out or unnamed or "compute-optimal" in str(wanted)  # a word may be the model
 
