@@ -262,7 +262,8 @@ class Overview(Record):
             pieces += runs
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
             least, peak = result.get("memory.headroom_p95"), result.get("rl.memory.peak")
-            left = f"; {gib(least.value)} at worst" if least is not None else ""
+            at_worst = gib(least.value) if least is not None else ""
+            left = f"; {at_worst} at worst" if at_worst not in ("", gib(free.value)) else ""
             what, why = "Peak memory", f" ({gib(free.value)} free{left})"
             if peak is not None:
                 what, why = "The trainer takes", f"; the fullest phase {gib(peak.value)}"
@@ -313,7 +314,11 @@ class Overview(Record):
             return [(f"The time of a step is unknown: {clean(why)}. ", False)]
         days, cost = result.get(DAYS), result.get(COST)
         if days is None:
-            return []
+            step, rate = result.get("time.step_seconds"), result.get("time.tokens_per_second")
+            if step is None or rate is None or self.status == "bad":
+                return []
+            pieces = [("A step takes ", False), (thin(step.text()), True)]
+            return [*pieces, (" (", False), (thin(rate.text()), True), ("). ", False)]
         first = {"bad": "If it ran: ", "tight": "If it runs: "}.get(self.status)
         pieces = [(first or f"{name} trains in ", False), (thin(days.text()), True)]
         if cost is not None:

@@ -2,7 +2,8 @@
 (``planner.plans.error_bands``).
 
 No interval crosses what physics allows: no step is faster than its FLOPs at the best matmul
-efficiency, no memory is smaller than weights, gradients and optimizer states.
+efficiency, no memory is smaller than weights, gradients and optimizer states, and beyond what is
+needed at worst the allocator keeps no more than a device holds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from planner.plans import error_bands
 
 Value = int | Fraction | float
 HEADROOM, PROCESS = "memory.headroom", "memory.process"
+#: What the allocator fills with its cache, and what bounds it.
+KEPT, LIMITS = ("memory.reserved", PROCESS), ("memory.capacity", "memory.at_worst")
 #: Bytes on the fullest device that are counted exactly, and the least share of a step's time.
 STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
@@ -103,7 +106,7 @@ def list_bases(base: str) -> tuple[str, ...]:
         return PROCESS, *list_bases(PROCESS)
     scaling = find_measure(base)
     if scaling == "memory":
-        return STATES
+        return (*STATES, *LIMITS) if base in KEPT else STATES
     return (FLOOR,) if scaling else ()
 
 
@@ -130,7 +133,12 @@ def compute_bounds(
     scaling = find_measure(base)
     if scaling == "memory":
         least = larger(value * low, sum(other(name) for name in STATES))
-        return smaller(value, least), value * high
+        most = value * high
+        if base in KEPT:
+            capacity, worst = (other(name) for name in LIMITS)
+            # Without a device, whose capacity is 0 then, nothing bounds it.
+            most = smaller(most, larger(larger(worst, capacity), most * (capacity == 0)))
+        return smaller(value, least), most
     low = larger(low, other(FLOOR))
     if scaling == "time":
         return value * low, value * high

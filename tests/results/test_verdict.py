@@ -58,6 +58,7 @@ def test_a_plan_fits_is_tight_or_does_not_fit_to_the_byte(
     assert result["memory.at_worst"].number == AT_WORST
     assert result["memory.headroom_p95"].number == capacity - AT_WORST
     assert result["memory.headroom"].number == capacity - PROCESS
+    assert state != "fits" or result["memory.process"].interval[1] <= capacity
 
 
 @pytest.mark.parametrize(
