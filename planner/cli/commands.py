@@ -336,10 +336,20 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
         there = numbers.text(result.plan.get("cluster.node_memory"), "bytes")
         return f"ANSWER  {says}: {result['memory.host'].text()} of {there} of host memory per node"
     if name == "verdict":
-        least = results[0]["memory.headroom_p95"] if len(results) == 1 else None
-        free = f"; {least.text()} free at worst" if least and least.value is not None else ""
-        return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}{free}"
+        room = _describe_room(results[0]) if len(results) == 1 else ""
+        return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}{room}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
+
+
+def _describe_room(result: Any) -> str:
+    """Describe what a plan leaves at worst, or the nearest change that would fit."""
+    from planner.report.answer import answer_of
+
+    advice, least = answer_of(result).advice, result["memory.headroom_p95"]
+    if result.verdict["state"] == "no":
+        nearest = advice[0][:1] if advice else []
+        return "".join(f"; {row.changes} would fit: {row.memory} GiB" for row in nearest)
+    return f"; {least.text()} free at worst" if least.value is not None else ""
 
 
 def _compare_texts(texts: Sequence[str]) -> str:
