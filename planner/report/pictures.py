@@ -26,9 +26,9 @@ from planner.results.result import Result
 LIVE = ("weights", "cache", "gradients", "optimizer", "activations", "buffers")
 MOST = 8  # panels
 #: The box of a panel of memory, where its columns stand, how high a part is that has its
-#: name, how wide a letter of that is, and a column at most.
+#: name, how wide a letter of that is, a column at most, and the height of a line of text.
 PANEL = Axes(width=372, height=196, left=30, right=372, top=24, bottom=162)
-NAMED, LETTER, WIDEST = 14, 5.6, 90
+NAMED, LETTER, WIDEST, TEXT = 14, 5.6, 90, 12
 
 
 class Held(NamedTuple):
@@ -81,6 +81,7 @@ class MemoryFigure(Record):
         axes: the box of a panel.
         panels: one for each distinct stage.
         limit: the height of the capacity; None if columns are far from it.
+        named: the height of its name.
         thin: parts without a label in any panel.
         title, said: what it shows, and sentences below it.
         capacity: of a device, as printed.
@@ -90,6 +91,7 @@ class MemoryFigure(Record):
     axes: Axes
     panels: Sequence[Panel]
     limit: float | None
+    named: float
     thin: list[str]
     title: str = ""
     said: str = ""
@@ -167,6 +169,7 @@ def build_panels(
     limit = capacity if capacity < 1.4 * most else None
     top = max(most, limit or 0)
     y = make_axis(0, top, of.bottom, of.top, digits=1)
+    line = y(limit or 0)
     wide = min(WIDEST, (of.right - of.left) / moments)
     named, found = set[str](), []
     for number, (stage, texts) in enumerate(zip(stages, sizes, strict=True)):
@@ -190,15 +193,20 @@ def build_panels(
                     labels.append(Label(left + 5, place, name))
             look = "b" if column == whole.index(max(whole)) else "q"
             middle, above = round(left - 1 + wide / 2, 1), round(y(below) - 5, 1)
+            if above - TEXT < line < above + 4:  # which would strike the number out
+                above = line - 4
             tops.append(Label(middle, above, texts[column], look))
         found.append(Panel(shapes, labels, tops, texts))
     marks = [mark for mark in list_steps(0, top / scale) if mark * scale <= top]
     ticks = [(y(mark * scale), tick(mark)) for mark in marks]
     names = dict.fromkeys(name for one in found for name in one.shapes)
+    beside = [each.y for each in found[0].tops if each.x > of.right - WIDEST]
+    near = [height for height in beside if abs(height - line + 5) < TEXT]
     return MemoryFigure(
         replace(of, y_ticks=ticks),
         found,
-        limit=None if limit is None else y(limit),
+        limit=None if limit is None else line,
+        named=min(near, default=line + TEXT - 5) - TEXT,
         thin=[name for name in names if name not in named],
     )
 
