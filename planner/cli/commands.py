@@ -361,10 +361,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     from planner.review import diff, writing
 
     answers, lead, results, reports = [], [], [], []
-    words, left = (
-        [text.split() for text in texts],
-        [[*quick.list_ignored(one)[1:]] for one in texts],
-    )
+    words, left = [one.split() for one in texts], [quick.list_ignored(one)[1:] for one in texts]
     sides = [
         " ".join(one for one in of if not all(one in each for each in words)).strip("?!,;: ")
         for of in words
@@ -384,10 +381,8 @@ def _compare_texts(texts: Sequence[str]) -> str:
         writing.format_diff(diff.diff_results(texts[0], text, reports[0], report))
         for text, report in zip(texts[1:], reports[1:], strict=True)
     ]
-    lead = [
-        *_list_left_out(*(dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))),
-        *lead,
-    ]
+    unread = (dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))
+    lead = [*_list_left_out(*unread), *lead]
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0], all(one.plan.reinforced for one in results)) or usual
@@ -462,12 +457,8 @@ def _run_sensitivity(options: argparse.Namespace) -> str:
 
     _check_top(options.top)
     found = sensitivity.find_sensitivity(_load_plan(options), options.quantity)
-    writer = (
-        sensitivity.encode_sensitivity
-        if options.format == "json"
-        else sensitivity.format_sensitivity
-    )
-    return writer(found, options.top)
+    forms = {"text": sensitivity.format_sensitivity, "json": sensitivity.encode_sensitivity}
+    return forms[options.format](found, options.top)
 
 
 def _run_solve(options: argparse.Namespace) -> int | str:
@@ -642,13 +633,10 @@ def _run_check(options: argparse.Namespace) -> int:
 
     findings = check.check_reports(list(map(Path, options.paths)), list(map(Path, options.plans)))
     findings = check.write_drifted(findings) if options.write else findings
-    how = options.faults
-    said = (
-        check.format_findings(findings, options.all)
-        if how == "text"
-        else check.export_findings(findings, how)
-    )
-    sys.stdout.write(said)
+    if options.faults == "text":
+        sys.stdout.write(check.format_findings(findings, options.all))
+    else:
+        sys.stdout.write(check.export_findings(findings, options.faults))
     return FAILED if any(finding.drift or finding.missed for finding in findings) else OK
 
 

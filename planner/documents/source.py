@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents import aliases, stacks, yaml_nodes
 from planner.documents.references import (
     FOLDERS,
@@ -293,10 +293,8 @@ def load(
     changes: list[tuple[list[str], Node]] = []
     faults: list[Fault] = []
     for key, text, shown in given:
-        try:
+        with collect_faults(faults):
             changes.append(_parse_override(key, text, shown))
-        except PlanError as error:
-            faults.extend(error.faults)
     if faults:
         raise PlanError(faults)
     root = resolver.extend_node(root, kind, chain)

@@ -35,6 +35,13 @@ PairValues = dict[tuple[Symbol, Entry, Entry], Any]
 PRICES = ("cluster.price", "cluster.reserved_price")
 
 
+#: What a component says of itself that is a setting.
+OF_COMPONENTS = (
+    *("type", "group", "split", "bias", "shared"),
+    *("again", "frozen", "scan", "final", "side"),
+)
+
+
 class Adapters(NamedTuple):
     """What LoRA trains: projections with adapters, and modules in full beside them."""
 
@@ -501,18 +508,9 @@ def _component(component: Component, block: Entry, adapters: Adapters, joined: b
             notation.tensors_c: 0 if without or fused else 2 if component.bias else 1,
         },
         settings={
-            "type": component.type,
-            "group": component.group,
-            "split": component.split,
-            "bias": component.bias,
-            "shared": component.shared,
-            "again": component.again,
+            **{name: getattr(component, name) for name in OF_COMPONENTS},
             "matmul": component.type in MATMULS,
             "scored": component.type in ("core", "index"),
-            "frozen": component.frozen,
-            "scan": component.scan,
-            "final": component.final,
-            "side": component.side,
             "matrix": component.type in ("linear", "table"),
             "table": component.type == "table",
             **({"lora": False} if trained and not fixed else {}),  # as without adapters

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,7 @@ def _fill_link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
         return
     size = min(given, draft.get("cluster.devices"))
     shape = draft.default("cluster.slice", _even(size, axes), f"{size} devices, divided evenly")
-    devices = 1
-    for side in shape:
-        devices *= side
-    if len(shape) != axes or devices != size:
+    if len(shape) != axes or prod(shape) != size:
         wrong = f"a torus of {' × '.join(str(side) for side in shape)} devices"
         draft.fault("cluster.slice", wrong, f"{axes} axes of {size} devices in all")
     sides = [*shape, 1, 1]

@@ -287,12 +287,10 @@ def check_schedule(draft: Draft, model: Model) -> None:
         wrong = f"{wrong}, which the interleaved schedule needs"
         draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
-    if training["schedule"] == "zero-bubble" and steps and steps < size:
-        wrong = f"zero-bubble over {size} stages: {steps} micro-batches are too few"
-        draft.fault("training.gradient_accumulation", wrong, f"at least {size}")
-    if training["schedule"] == "dualpipev" and steps and steps < 2 * size:
-        wrong = f"dualpipev over {size} stages: {steps} micro-batches are too few"
-        draft.fault("training.gradient_accumulation", wrong, f"at least {2 * size}")
+    least = {"zero-bubble": size, "dualpipev": 2 * size}.get(training["schedule"], 0)
+    if steps and steps < least:
+        wrong = f"{training['schedule']} over {size} stages: {steps} micro-batches are too few"
+        draft.fault("training.gradient_accumulation", wrong, f"at least {least}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
         wrong = f"dualpipe over {size} stages does not work with {steps} micro-batches"

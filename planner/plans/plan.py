@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
+from math import prod
 from typing import Any
 
 from planner.base import units
@@ -181,7 +182,8 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
     found = {}
     for role, key, changes in reinforcement.list_roles(plan.data):
         try:
-            changes = {name: check_named(name, value) for name, value in changes.items()}
+            named = {k: v for k, v in changes.items() if k in NAMED and isinstance(v, str)}
+            changes |= {key: check_value(key, name) for key, name in named.items()}
             found[role] = complete_plan(plan.document.change_keys(changes))
             own, other = (one.get("model.vocab") for one in (plan, found[role]))
             if role == "teacher" and None not in (own, other) and own != other:
@@ -200,11 +202,6 @@ def build_trainer(plan: Plan) -> Plan:
     if not plan.reinforced:
         return plan
     return complete_plan(plan.document.change_keys(reinforcement.list_trainer_changes(plan.data)))
-
-
-def check_named(key: str, value: Any) -> Any:
-    """Return the document that a name stands for, where a key takes names; else the value."""
-    return check_value(key, value) if key in NAMED and isinstance(value, str) else value
 
 
 def get_book(draft: Draft) -> Book:
@@ -435,10 +432,7 @@ def _check_positions(draft: Draft) -> None:
 
 def _compute_product(layout: Mapping[str, Any], names: Sequence[str]) -> tuple[int, str]:
     """Return the product of some sizes of a layout, and its text."""
-    product = 1
-    for name in names:
-        product *= layout[name]
-    return product, " × ".join(names)
+    return prod(layout[name] for name in names), " × ".join(names)
 
 
 def _derive_size(draft: Draft, name: str) -> int | None:

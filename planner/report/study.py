@@ -598,10 +598,8 @@ class Task(Record):
         across = self._view._roles.columns
         column = [] if across is None else [self._column(across, self._view.place(other, across))]
         said = ", ".join(filter(None, (self._name_cell(other), *column)))
-        days, worth = (
-            numbers.text(other.days or 0, "days"),
-            f"{numbers.text(saved, style='share')} cheaper",
-        )
+        days = numbers.text(other.days or 0, "days")
+        worth = f"{numbers.text(saved, style='share')} cheaper"
         return [[(f"Cheaper, but tight: {said}, ", ""), (days, "b"), (", ", ""), (worth, "b")]]
 
     def _name_cell(self, cell: Cell) -> str:
@@ -650,12 +648,7 @@ class Task(Record):
         axes = view._study.dimensions[x]
         if not all(axis.numeric for axis in axes) or self.over_tasks:
             return None
-        best: dict[int, Cell] = {}
-        for cell in self.answer.group:
-            place = view.place(cell, x)
-            held = best.get(place)
-            if cell.drawn and (held is None or _rank_cell(cell) < _rank_cell(held)):
-                best[place] = cell
+        best = _pick_best((view.place(cell, x), cell) for cell in self.answer.group if cell.drawn)
         found = [best[place] for place in sorted(best)]
         return found if 1 < len(found) <= MOST_JOINED else None
 
@@ -743,12 +736,8 @@ class Task(Record):
         on a phone."""
         view, role = self._view, self._view._roles
         x, across = role.x, role.columns
-        best: dict[tuple[int, int], Cell] = {}
-        for cell in self.cells:
-            place = tuple(0 if d is None else view.place(cell, d) for d in (x, across))
-            held = best.get(place)  # type: ignore[arg-type]
-            if held is None or _rank_cell(cell) < _rank_cell(held):
-                best[place] = cell  # type: ignore[index]
+        at = ([0 if d is None else view.place(c, d) for d in (x, across)] for c in self.cells)
+        best = _pick_best(zip(map(tuple, at), self.cells, strict=True))
         rows = range(1 if x is None else view._study.shape[x])
         places = range(1 if across is None else view._study.shape[across])
         heads = [self._column(across, p) for p in places]
@@ -830,6 +819,14 @@ def _rank_cell(cell: Cell) -> tuple[float, ...]:
     if cell.state == NO or cell.paid is None:
         return rank, not cell.in_time, cell.memory or math.inf
     return rank, not cell.in_time, cell.paid
+
+
+def _pick_best(cells: Iterable[tuple[Any, Cell]]) -> dict[Any, Cell]:
+    """Pick the first of the best cells at each place."""
+    best: dict[Any, Cell] = {}
+    for place, cell in cells:
+        best[place] = min(best.get(place, cell), cell, key=_rank_cell)
+    return best
 
 
 def _get_memory(cell: Cell) -> float:

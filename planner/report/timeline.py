@@ -64,7 +64,8 @@ class StepView(Record):
     @computed_field
     def said(self) -> list[str]:
         """What the busiest stage does, what the critical path is made of, and how long it takes."""
-        return [self._describe_stage(), self._describe_path(), self._compare_length() + self._note]
+        length = f"Simulated pass by pass, {_compare_seconds(self._timeline)}{self._note}"
+        return [self._describe_stage(), self._describe_path(), length]
 
     @cached_property
     def _busiest(self) -> int:
@@ -115,10 +116,6 @@ class StepView(Record):
         before = bisect_left(work, span.start, key=attrgetter("start")) - 1
         runs = before >= 0 and work[before].end >= span.start
         return work[before].work if runs else "waiting"
-
-    def _compare_length(self) -> str:
-        """Compare the simulated length of the step with that of the closed form."""
-        return f"Simulated pass by pass, {_compare_seconds(self._timeline)}"
 
     @computed_field
     def table(self) -> Table:
