@@ -46,12 +46,10 @@ def format_github(rows: Sequence[Row], rules: Mapping[str, str]) -> str:
     for rule, fault in rows:
         place = _find_place(fault)
         title = f"trainplan: {rules[rule]}"
-        known = (
-            {"file": _escape_name(place.file), "line": place.line, "col": place.column}
-            if place
-            else {}
-        )
-        said = {**{k: v for k, v in known.items() if v is not None}, "title": title}
+        said: dict[str, Any] = {"title": title}
+        if place:
+            known = {"file": _escape_name(place.file), "line": place.line, "col": place.column}
+            said = {k: v for k, v in known.items() if v is not None} | said
         named = ",".join(
             f"{key}={_escape_command(str(value), ':,')}" for key, value in said.items()
         )

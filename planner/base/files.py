@@ -206,9 +206,8 @@ def open_bounded(
                 reads.add(os.path.realpath(path))
             size = file.seek(0, os.SEEK_END) if piped else os.fstat(file.fileno()).st_size
             if size > most:
-                raise PlanError(
-                    Fault("the file is too large", where, f"at most {most // 10**6} MB")
-                )
+                limit = f"at most {most // 10**6} MB"
+                raise PlanError(Fault("the file is too large", where, limit))
             yield Opened(file, size)
     except FileNotFoundError:
         raise PlanError(Fault("no such file", where, None, _find_similar(Path(path)))) from None

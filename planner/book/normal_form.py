@@ -59,10 +59,8 @@ class Form:
         found: dict[Monomial, Rational] = {}
         for one, c in self.terms.items():
             for another, d in other.terms.items():
-                both, product = (
-                    _combine_powers(one, another),
-                    d if c == 1 else c if d == 1 else c * d,
-                )
+                both = _combine_powers(one, another)
+                product = d if c == 1 else c if d == 1 else c * d
                 found[both] = found[both] + product if both in found else product
         return Form(found)
 

@@ -25,9 +25,8 @@ def run_calibrate(options: argparse.Namespace) -> int:
     plans, logs = options.plans, options.log
     if len(plans) > 1 and len(logs) != len(plans):
         wrong = f"{len(plans)} plans, {len(logs)} logs"
-        raise PlanError(
-            Fault(wrong, None, "PLAN.yaml --log FILE for each run, or one plan for all")
-        )
+        allowed = "PLAN.yaml --log FILE for each run, or one plan for all"
+        raise PlanError(Fault(wrong, None, allowed))
     loaded = [loading.load(plan, options.set) for plan in plans]
     inputs = [*logs, *(file for plan in loaded for file in plan.document.list_files())]
     output = options.output
@@ -43,9 +42,8 @@ def run_calibrate(options: argparse.Namespace) -> int:
     found = laboratory.fit_devices(given)
     if output is not None:
         name = "my-cluster.yaml" if output == "-" else Path(output).name
-        files.write_output(
-            writing.write_cluster(found, name, date.today().isoformat()), output, inputs
-        )
+        text = writing.write_cluster(found, name, date.today().isoformat())
+        files.write_output(text, output, inputs)
     if output != "-":
         writer = laboratory.dump_fit if options.format == "json" else laboratory.render_fit
         sys.stdout.write(writer(found))

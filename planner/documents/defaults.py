@@ -124,9 +124,8 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     """Read what ``plan.py calibrate`` wrote: the built-in accelerator and its rates."""
     path = folder / str(node.value)
     if not files.is_file(path):
-        raise PlanError(
-            Fault(f"no such file '{node.value}'", node.place, "a document of calibrate")
-        )
+        wrong = f"no such file '{node.value}'"
+        raise PlanError(Fault(wrong, node.place, "a document of calibrate"))
     schema.validate(source.load(path, kind="cluster"), "cluster")
     root = source.read_document(path)
     extends, accelerator = root.find("accelerator.extends"), root.find("accelerator")

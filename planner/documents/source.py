@@ -233,9 +233,8 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
         items[int(step)] = _set(items[int(step)], rest, value, None, names)
         return replace(node, value=items)
     if node.value is not None and not isinstance(node.value, dict):
-        raise PlanError(
-            Fault(f"'{step}' is set inside '{node.text}'", value.place, "a key inside a mapping")
-        )
+        wrong = f"'{step}' is set inside '{node.text}'"
+        raise PlanError(Fault(wrong, value.place, "a key inside a mapping"))
     entries = dict(node.value or {})
     if not rest and value.value is None and step in entries:
         del entries[step]

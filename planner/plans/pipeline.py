@@ -61,11 +61,8 @@ def build_stages(
         ):
             held = [index, 2 * size - 1 - index]
         ahead = 1 if layout["expert_overlap"] else 0
-        alive = (
-            own[index]
-            if own
-            else _count_in_flight(index, size, virtual, micro_batches, schedule, ahead)
-        )
+        counted = size, virtual, micro_batches, schedule, ahead
+        alive = own[index] if own else _count_in_flight(index, *counted)
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):

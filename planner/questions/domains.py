@@ -100,9 +100,8 @@ def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
     current = plan.document.get(key) if plan.reinforced else None
     current = plan.get(key) if current is None else current
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
-        raise PlanError(
-            Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
-        )
+        wrong = f"{key} has no value to start from"
+        raise PlanError(Fault(wrong, None, f"give one with --set {key}=…"))
     if free and key == "cluster.devices":
         return make_count_domain(plan)
     listed = _list_key_values(plan, key)

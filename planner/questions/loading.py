@@ -177,12 +177,10 @@ def refuse_other_kind(document: object, wanted: str) -> None:
             kind, file = find_document(document, wanted)
             root = source.read_document(file)
             place = root.place if files.is_file(name) else place
-            if kind == wanted:
-                kind = (
-                    "file of defaults"
-                    if defaults.is_defaults(file)
-                    else find_doc_type(root.plain())
-                )
+            if kind == wanted and defaults.is_defaults(file):
+                kind = "file of defaults"
+            elif kind == wanted:
+                kind = find_doc_type(root.plain())
     if kind != wanted:
         raise OtherKind(kind, wanted, place, name)
 
@@ -223,9 +221,7 @@ def check_file(
         PlanError: every fault of the first stage that found one.
     """
     if defaults.is_defaults(file):
-        _ = defaults.load_defaults(
-            Path(file)
-        ).reports  # reading it raises faults about missing folders
+        _ = defaults.load_defaults(Path(file)).reports  # raises faults about missing folders
         return "file of defaults"
     kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
     file, _ = source.locate_file(file, next(kinds, "plan"))

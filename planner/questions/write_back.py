@@ -123,9 +123,8 @@ def find_target(file: str, output: str | None = None) -> Path:
         files.format_of(output, {".yaml": "plan", ".yml": "plan"}, "plan")
         with contextlib.suppress(OSError):
             if os.path.samefile(output, path):
-                raise PlanError(
-                    Fault("this is an input", Place(output), "another file, or --write")
-                )
+                other = "another file, or --write"
+                raise PlanError(Fault("this is an input", Place(output), other))
     return path
 
 

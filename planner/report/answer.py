@@ -301,10 +301,8 @@ class Overview(Record):
             waits = result["rl.trainer_idle_share"], result["rl.rollout_idle_share"]
             sides = zip(("trainer", "engine"), waits, strict=True)
             idle = [f"; the {side} waits {thin(one.text())}" for side, one in sides if one.number]
-            devices, balanced = (
-                result.plan.get("rl.rollout.devices"),
-                result.get("rl.balanced_devices"),
-            )
+            devices = result.plan.get("rl.rollout.devices")
+            balanced = result.get("rl.balanced_devices")
             if idle and balanced and (best := round(balanced.number)) != devices:
                 idle.append(f"; {best} devices for the engine instead of {devices} balance them")
             pieces = [("A step takes ", False), (thin(whole.text()), True)]
@@ -394,10 +392,8 @@ class Overview(Record):
             pieces.append(("", "no" if recompute == "none" else clean(recompute), " recompute"))
             if (get("parallelism.pipeline") or 1) > 1:
                 pieces.append(("", clean(get("training.schedule")), " schedule"))
-            if (
-                plan.model
-                and cut_rule(len(plan.model.sequence), plan.data["parallelism"]) == "ends"
-            ):
+            layers = len(plan.model.sequence) if plan.model else 0
+            if layers and cut_rule(layers, plan.data["parallelism"]) == "ends":
                 pieces.append(("", "both ends counted as layers", ""))
         if rollout := get("rl.rollout"):
             each = ", ".join(f"{name} {rollout[name]}" for name in ("tensor", "pipeline", "expert"))
@@ -447,9 +443,8 @@ class Overview(Record):
         if kind != stacks.KIND:
             return ""
         stack = f". Stack by default: {clean(plan.get('training.stack'))}, {clean(why)}"
-        rows = [
-            f"{words} ({numbers.text(by, style='change')})" for words, by in measure_stack(plan)
-        ]
+        saved = ((words, numbers.text(by, style="change")) for words, by in measure_stack(plan))
+        rows = [f"{words} ({by})" for words, by in saved]
         return f"{stack}. A step takes longer with {', '.join(rows)}" if rows else stack
 
     @computed_field
@@ -616,10 +611,8 @@ class Overview(Record):
             for key in members[1:]:
                 if named[key] < whole / 1000:
                     named[members[0]] += named.pop(key)
-        order = sorted(
-            named, key=lambda k: (GROUPS.index(k[0]), k[0] != "arithmetic" and -named[k])
-        )
-        order = [key for key in order if named[key] > 0]
+        order = [key for key in named if named[key] > 0]
+        order.sort(key=lambda k: (GROUPS.index(k[0]), k[0] != "arithmetic" and -named[k]))
         segments = build_segments([(name, named[group, name], "") for group, name in order], whole)
         looks = choose_looks(order)
         each = format_shares([named[key] for key in order])

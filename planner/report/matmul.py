@@ -49,11 +49,8 @@ class Letters(Typesetter):
 
     def make_name(self, symbol: Symbol) -> Box:
         """Return the name of an input or of a quantity."""
-        return (
-            read_latex(self.LETTERS[symbol])
-            if symbol in self.LETTERS
-            else super().make_name(symbol)
-        )
+        own = self.LETTERS.get(symbol)
+        return super().make_name(symbol) if own is None else read_latex(own)
 
     def box(self, expression: Any, point: Point | None, numbers: bool = False) -> Box:
         """Typeset the formula with symbols, or with numbers in their place.

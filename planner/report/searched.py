@@ -301,14 +301,12 @@ def _build_plots(found: SearchResult, capacity: float) -> list[Plot]:
     ends = [at for at, _ in kept] + ([(kept[0][0][0], capacity)] if capacity else [])
     whole = chart.Plane(ends, names, (chart.tick, chart.tick))
     first = _build_plot(found, whole, "All layouts, a sample", kept, capacity, own, [])
-    said = (
-        [
-            f"{len(points) - len(kept)} of {len(points)} sampled layouts lie beyond the axes: "
-            f"over {BEYOND} times the best or {chart.tick(top)} GiB."
-        ]
-        if len(points) > len(kept)
-        else []
-    )
+    said = []
+    if beyond := len(points) - len(kept):
+        said.append(
+            f"{beyond} of {len(points)} sampled layouts lie beyond the axes: over {BEYOND} times "
+            f"the best or {chart.tick(top)} GiB."
+        )
     parts, window = list[Plot](), ""
     if close is not None:
         corners = (close.x_low, close.y_low), (close.x_high, close.y_high)

@@ -311,11 +311,9 @@ class Collapse:
     def _match_width(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Return 4h if the width is that."""
         hidden = self._get_bound(notation.h)
-        return (
-            make_constant(4) * self._expand_input(notation.h, (), hidden)
-            if hidden and value == 4 * hidden
-            else None
-        )
+        if not hidden or value != 4 * hidden:
+            return None
+        return make_constant(4) * self._expand_input(notation.h, (), hidden)
 
     def _count_part(self, scope: tuple[Entry, ...], value: Any) -> Form | None:
         """Count a part: L if all layers are of one kind; 1 for the embedding or the head."""
@@ -338,15 +336,10 @@ class Collapse:
         held, part = get_binding(self.case, notation.layers_on_stage, scope), scope[1]
         if not held or not part.settings["layers"]:
             return make_constant(value)
-        alive, stages, chunks = (
-            Fraction(value, held),
-            self._get_bound(notation.p),
-            self._get_bound(notation.v),
-        )
-        p, v = (
-            self._expand_input(notation.p, (), stages),
-            self._expand_input(notation.v, (), chunks),
-        )
+        alive = Fraction(value, held)
+        stages, chunks = self._get_bound(notation.p), self._get_bound(notation.v)
+        p = self._expand_input(notation.p, (), stages)
+        v = self._expand_input(notation.v, (), chunks)
         forms = [
             (Fraction(stages), p),
             (stages + Fraction(stages - 1, chunks), p + (p - make_constant(1)) / v),

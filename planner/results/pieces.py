@@ -69,11 +69,8 @@ def simulate_forward(result: Result, part: Entry) -> tuple[PassSpan, ...]:
             between += value("time.product.adapter", product=product)
         exchange, names, pieces = value("time.exchange", block=entry), OF_EXPERTS, 1
         if exchanges := value("time.exchanges", block=entry):
-            exchange, names, pieces = (
-                exchanges * value("network.tensor", block=entry),
-                OF_RANKS,
-                count,
-            )
+            exchange = exchanges * value("network.tensor", block=entry)
+            names, pieces = OF_RANKS, count
         sides = takes["column"], between, takes["row"]
         start = done[-1].end if done else 0.0
         done += simulate_block(entry.name, start, sides, exchange / 2, names, pieces, contention)

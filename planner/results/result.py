@@ -524,10 +524,8 @@ class Quantity:
         found: dict[Symbol, list[Value]] = {}
         notes: dict[Symbol, Notation] = {}
         for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
-            values, value = (
-                found.setdefault(symbol, []),
-                get_binding(evaluation.case, symbol, scope),
-            )
+            values = found.setdefault(symbol, [])
+            value = get_binding(evaluation.case, symbol, scope)
             values += [value] if value not in values else []
             notes.setdefault(symbol, _resolve_note(evaluation.book.notation[symbol], scope))
         given = self.result.inputs.get

@@ -116,11 +116,9 @@ def compare_revisions(
     """
     with _read_side(old, paths) as before, _read_side(new, paths, before) as after:
         if not before and not after:
-            where, known = (
-                " ".join(map(str, paths)) or ".",
-                "documents with " + ", ".join(sorted(references.STATED)),
-            )
-            raise PlanError(Fault("no plans found", Place(where), known))
+            where = Place(" ".join(map(str, paths)) or ".")
+            known = "documents with " + ", ".join(sorted(references.STATED))
+            raise PlanError(Fault("no plans found", where, known))
         renamed = _match_renamed(before, after)
         names = (revisions.trim_commit(old), "" if new is None else revisions.trim_commit(new))
         return [

@@ -117,9 +117,8 @@ def check_reports(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> lis
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
-        raise PlanError(
-            Fault("no reports found", Place(" ".join(map(str, paths))), reports.WRITTEN)
-        )
+        where = Place(" ".join(map(str, paths)))
+        raise PlanError(Fault("no reports found", where, reports.WRITTEN))
     return found
 
 

@@ -227,11 +227,9 @@ def to_literal(value: Any) -> str:
     if not isinstance(value, list) or not value:
         return repr(value)
     runs = [(one, len([*run])) for one, run in groupby(value)]
-    return (
-        " + ".join(f"[{one!r}] * {n}" for one, n in runs)
-        if 2 * len(runs) < len(value)
-        else repr(value)
-    )
+    if 2 * len(runs) >= len(value):
+        return repr(value)
+    return " + ".join(f"[{one!r}] * {n}" for one, n in runs)
 
 
 #: A call, as the rows of a framework write one.

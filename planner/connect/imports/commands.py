@@ -233,11 +233,9 @@ def _split_program(command: ShellCommand, name: str) -> SplitCommand | None:
                 program = program._replace(plan=keys)
                 return SplitCommand(command, words[:at], shown, program, words[at + 1 + of_pair :])
     bare = bool(words) and words[0].startswith("--")
-    return (
-        SplitCommand(command, (), "", TrainingProgram(""), words)
-        if bare or name in NEEDED
-        else None
-    )
+    if not bare and name not in NEEDED:
+        return None
+    return SplitCommand(command, (), "", TrainingProgram(""), words)
 
 
 def _count_devices(

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import lcm, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -331,11 +332,8 @@ def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
         Dotted keys with the file's values.
     """
     known, place = load_framework(name), Place(name)
-    said = (
-        _options_of(text, known, place)
-        if name in READ_TRAINERS
-        else _load_values(text, known, place, "")
-    )
+    read = _options_of if name in READ_TRAINERS else partial(_load_values, function="")
+    said = read(text, known, place)
     above = {_lift_key(key): plan.get(_lift_key(key)) for key in _list_conditions(known.rows)}
     before = {key: value for key, value in above.items() if value is not None}
     return _derive_keys(said, known, name, place, before)[0]
@@ -583,10 +581,8 @@ def _read_token_budget(said: LaunchValues) -> None:
 def _read_chunks(said: LaunchValues, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Read virtual stages, and layers of each, where torchtitan's modules of a stage say them."""
     modules = said.get("parallelism.module_fqns_per_model_part")
-    each, layers = (
-        said.get("parallelism.pipeline_parallel_layers_per_stage"),
-        keys.get("model.layers"),
-    )
+    each = said.get("parallelism.pipeline_parallel_layers_per_stage")
+    layers = keys.get("model.layers")
     size = keys.get("parallelism.pipeline") or 1
     if isinstance(modules, list) and all(isinstance(one, list) for one in modules):
         held = [sum(str(one).startswith("layers.") for one in part) for part in modules]

@@ -63,10 +63,8 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         raise PlanError(Fault("overrides is no mapping", place))
     own = dict(_name_options(overrides, variables))
     options = {**dict(_name_options(tree, variables)), **own}
-    of_primus, megatron = (
-        option_table.OptionTable(**PRIMUS["options"]),
-        option_table.load_options("megatron"),
-    )
+    of_primus = option_table.OptionTable(**PRIMUS["options"])
+    megatron = option_table.load_options("megatron")
     assert megatron is not None
     judged = {k: v for k, v in options.items() if of_primus.classify(k) and _has_value(v)}
     lines = option_table.judge_options(judged, {}, of_primus, own, place)

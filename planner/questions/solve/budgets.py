@@ -319,10 +319,8 @@ def list_optima(answer: Spending) -> list[tuple[str, ...]]:
     """List what each law chooses for the budget, after a header row."""
     rows: list[tuple[str, ...]] = [("law", "parameters", "tokens", "per parameter", "loss")]
     for choice in answer.choices:
-        each, loss = (
-            _short(choice.tokens / choice.parameters),
-            numbers.text(choice.loss, style="table", digits=4),
-        )
+        each = _short(choice.tokens / choice.parameters)
+        loss = numbers.text(choice.loss, style="table", digits=4)
         sizes = (_short(choice.parameters), _short(choice.tokens))
         rows.append((_name_law(choice), *sizes, each, loss))
     return rows

@@ -46,11 +46,8 @@ def find_optimum(search: Probes, goal: Goal) -> Answer:
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
     top = max((_refine_peak(search, peak, goal) for peak in peaks), key=goal.rank_probe)
-    found = (
-        nearest_miss(search)
-        if top.broken
-        else _build_best(search, search.evaluate_exact(top), goal)
-    )
+    exact = None if top.broken else search.evaluate_exact(top)
+    found = nearest_miss(search) if exact is None else _build_best(search, exact, goal)
     tried = len(search.known)
     return Answer(domain, goal.sense, search.limits, goal=goal, **found, tried=tried)
 

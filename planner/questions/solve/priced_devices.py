@@ -163,11 +163,10 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
         lists = "see plan.py list accelerators"
         raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
-    found = (
-        _find_cluster(name, price, None, plan.get("cluster.purchase"))
-        if name in clusters
-        else _find_accelerator(plan, name, price)
-    )
+    if name in clusters:
+        found = _find_cluster(name, price, None, plan.get("cluster.purchase"))
+    else:
+        found = _find_accelerator(plan, name, price)
     if found is None:
         raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
     return found
