@@ -142,15 +142,17 @@ def draw_one(
         max_examples=TRIES + SIMPLEST, phases=[Phase.generate], database=None, deadline=None,
         suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
     )  # fmt: skip
-    tried = count()
+    tried, accepted = count(), list[T]()
 
     def wanted(value: T) -> bool:
-        return next(tried) >= SIMPLEST and accept(value)
+        if not accepted and next(tried) >= SIMPLEST and accept(value):
+            accepted.append(value)
+        return bool(accepted)  # hypothesis asks twice
 
     with contextlib.suppress(NoSuchExample), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)  # that a value is long
-        return find(strategy, wanted, settings=once, random=Random(str(seed)))
-    return None
+        find(strategy, wanted, settings=once, random=Random(str(seed)))
+    return accepted[0] if accepted else None
 
 
 @cache

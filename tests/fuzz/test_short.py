@@ -149,13 +149,13 @@ def test_laws_name_keys_and_quantities_that_there_are() -> None:
 @pytest.mark.slow
 def test_most_plans_that_are_made_evaluate() -> None:
     evaluated = 0
-    for number in range(60):
+    for number in range(24):
         try:
             plan = planner.load(documents.draw_one(whole_plans(), number))
             evaluated += plan.evaluate()["parameters.total"].value > 0
         except planner.PlanError:
             continue
-    assert evaluated >= 50
+    assert evaluated >= 20
 
 
 @pytest.mark.slow
@@ -188,10 +188,6 @@ def test_grids_ask_for_every_number_by_turns() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_is_made_that_has_any_number_of_the_schema() -> None:
-    lacking = [
-        name
-        for name in ranges.numeric()
-        if all(ranges.draw_plan(seed, [name]) is None for seed in (name, (name, 1), (name, 2)))
-    ]
-    assert not lacking
+def test_a_plan_is_made_that_has_any_number_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "SIMPLEST", 0)
+    assert not [name for name in ranges.numeric() if ranges.draw_plan(name, [name]) is None]
