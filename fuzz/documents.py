@@ -87,15 +87,7 @@ GIANTS: tuple[Callable[[int], bytes], ...] = (
     ),
     *(
         lambda n, part=part: part * n
-        for part in (
-            b"[",
-            b"{a: ",
-            b"- ",
-            b"a: 1\n",
-            b"? ",
-            b"&a ",
-            b"!",
-        )
+        for part in (b"[", b"{a: ", b"- ", b"a: 1\n", b"? ", b"&a ", b"!")
     ),
     lambda n: b"".join(b" " * i + b"a:\n" for i in range(min(n, 5000))),
     lambda n: b"a: " + b"[" * n + b"]" * n,
