@@ -26,7 +26,7 @@ VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm"
 
 def write(folder: Path, trainer: str, options: dict[str, Any]) -> str:
     """Write a configuration as its trainer takes it."""
-    as_yaml = trainer in ("nemo-rl", "llm-foundry", "nemo-automodel")
+    as_yaml = trainer in ("nemo-rl", "llm-foundry", "nemo-automodel", "olmo-core")
     file = folder / ("run.yaml" if as_yaml else "run.sh")
     flags = {"config_name"} | (set(options) if trainer == "openrlhf" else set())
     words = [
@@ -60,8 +60,11 @@ def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_pa
             import_file(path, row["trainer"])
         assert row["refused"] in str(error.value)
         return
-    found = flatten(import_file(path, row["trainer"]).document)
+    document = import_file(path, row["trainer"]).document
+    found = flatten(document)
     assert {key: found.get(key) for key in row["plan"]} == row["plan"]
+    if "parameters" in row:
+        assert planner.load(document).evaluate()["parameters.total"].value == row["parameters"]
 
 
 @pytest.mark.parametrize("trainer", TABLED)

@@ -52,7 +52,7 @@ def find_tabled_trainer(text: str, place: Place) -> str:
             if table.program and re.search(table.program, text):
                 return name
         elif table.sections and all(
-            re.search(rf"^({one}):\s", text, re.MULTILINE) for one in table.sections
+            re.search(rf'(^|[{{,]\s*"){one}"?:\s', text, re.MULTILINE) for one in table.sections
         ):
             return name
     return ""
@@ -258,7 +258,7 @@ def apply_rows(
                     fault = f"{names[0]} has {one_line(str(one))[:60]}, which is not modelled"
                     raise PlanError(Fault(fault, place, ", ".join(row["each"])))
             keys[key] = [row["each"][one] for one in listed]
-        elif len(names) > 1:
+        elif len(names) > 1 or "over" in row:
             sizes = [_need_whole(options, name, place) for name in names]
             over = prod(_need_whole(options, name, place, 1) for name in row.get("over", ()))
             keys[key], rest = divmod(prod(sizes) if "product" in row else sum(sizes), over)
