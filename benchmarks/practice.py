@@ -24,7 +24,7 @@ from planner.questions.plan_questions import evaluate
 
 STEP = "time.step_seconds"
 #: What a newcomer types of a run.
-TYPED = ("sequence_length", "global_batch", "precision", "lora")
+TYPED = ("tokens", "sequence_length", "global_batch", "precision", "lora")
 
 
 #: A run; the newcomer's predicted step over the published plan's; the published plan's prediction

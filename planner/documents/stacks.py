@@ -173,6 +173,22 @@ def choose_stack(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
     return None
 
 
+def iter_untried(get: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
+    """Yield the degrees of a plan that nobody is known to have run (presets/practice/layouts.yaml):
+    the key, and what is known.
+
+    Args:
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    rows: Sequence[Mapping[str, Any]] = resources.load_preset("practice/layouts")
+    first = {row["key"]: row for row in reversed(rows) if _matches(row.get("where", {}), get)}
+    for key, row in first.items():
+        degree, whole = get(key) or 1, get(row["of"]) if "of" in row else None
+        known = (whole or 0) / degree >= row["least"] if "of" in row else degree in row["values"]
+        if degree > 1 and not known:
+            yield key, row["why"]
+
+
 def _iter_dated(
     rows: Sequence[Mapping[str, Any]], month: str | None
 ) -> Iterator[Mapping[str, Any]]:

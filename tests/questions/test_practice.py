@@ -10,6 +10,7 @@ import pytest
 from planner.base import units
 from planner.cli import main as cli
 from planner.connect import exports
+from planner.documents import stacks
 from planner.documents.references import list_runs
 from planner.questions import write_back
 from planner.questions.expert_path import find_expert_path, find_nearest_run, list_unpublished
@@ -60,10 +61,23 @@ def test_each_point_of_a_study_has_the_stack_of_its_own_plan() -> None:
         assert point.data["parallelism"] == alone.data["parallelism"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stated, tensor, context", read_data("practice")["degrees"])
+def test_a_degree_that_nobody_ran_is_taken_only_where_no_other_fits(
+    stated: dict[str, Any], tensor: int, context: int
+) -> None:
+    plan = load({"parallelism": "auto"}, stated)
+    degrees = [plan.get(f"parallelism.{key}") for key in ("tensor", "context")]
+    assert degrees == [tensor, context]
+    told = plan.derived["parallelism.tensor"]
+    assert ("nobody is known to have run" in told) == any(stacks.iter_untried(plan.get))
+
+
 @pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_is_predicted(name: str) -> None:
     result = evaluate(load(name))
+    assert not any(stacks.iter_untried(result.plan.get))  # presets/practice/layouts.yaml knows it
     for row in result.plan.document.get("measured"):
         quantity = result[row["quantity"]]
         ratio = float(quantity.number / units.parse(row["value"], quantity.unit))

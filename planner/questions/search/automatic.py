@@ -26,6 +26,7 @@ from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON, MICRO_BATCH
 from planner.questions.search.ranking import SPARED, describe_scope
+from planner.questions.search.selection import SPARE
 from planner.results.verdict import FITS
 
 #: What is shortest in reinforcement learning, and how many of the trainer's fastest are tried.
@@ -131,8 +132,13 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
         (fastest,) = found.best
         behind = float(found.plain.values[STEP] / fastest.values[STEP]) - 1
         ahead = f" ({numbers.text(behind, style='share')} faster)" if behind > 0 else ""
-        best = f"the simplest within {SPARED} of the fastest that fits{ahead}"
-        why = f"{how} {best} of {counted}{SEARCHED}"
+        of = f"within {SPARED} of" if behind <= SPARE else "that somebody ran, not"
+        best = f"the simplest {of} the fastest that fits{ahead}"
+        own = found.plain.changes
+        rows = stacks.iter_untried(lambda key: own.get(key, start.get(key)))
+        alone = ", ".join(f"{key.rpartition('.')[2]} {own[key]}: {known}" for key, known in rows)
+        nobody = "; nobody is known to have run " * bool(alone)
+        why = f"{how} {best} of {counted}{nobody}{alone}{SEARCHED}"
         return found.plain, why, kept
     assert found.nearest is not None
     lacking = numbers.text(-found.nearest.values[FITS], "bytes")

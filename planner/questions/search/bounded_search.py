@@ -112,9 +112,8 @@ class BoundedSearch:
         auto`` take it; its second number is its simplicity score."""
         plain = Plain()
         for chunk, places in self._yield_by_score(lambda: plain.most, True):
-            plain.add_layouts(
-                chunk.of(self.by, places), chunk.score_simplicity, chunk.build_setting, places
-            )
+            known = chunk.prefer_known(chunk.of(self.by, places), places)
+            plain.add_layouts(known, chunk.score_simplicity, chunk.build_setting, places)
         return plain.first
 
     def find_max_slack(self) -> Item | None:

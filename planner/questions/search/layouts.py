@@ -22,7 +22,7 @@ from planner.base.recent import cache_last
 from planner.documents import stacks
 from planner.documents.source import change_keys
 from planner.engine import instance
-from planner.plans import layout, pipeline
+from planner.plans import error_bands, layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.placement import IN_BACKWARD, STEP
@@ -40,6 +40,9 @@ Choices = tuple[str, Sequence[Any], Array]
 VIRTUAL, SCHEDULE, CUT = layout.RUN
 SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
+#: By what share a layout that somebody ran may be worse than one that nobody is known to have run:
+#: as much longer as runs of a kind that nobody measured may take.
+RUN_BEFORE = float(error_bands.row(error_bands.DENSE, {})["high"])
 #: Schedules that training frameworks offer and people run; simplest first.
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
@@ -474,6 +477,13 @@ class Space:
         }
 
     @cached_property
+    def untried(self) -> Array:
+        """For each combination of degrees, whether nobody is known to have run it, (degrees,)."""
+        own = [{**one.changes, **one.kernels} for one in self.degrees]
+        find = [partial(lambda key, kept: kept.get(key, self.plan.get(key)), kept=k) for k in own]
+        return np.array([any(stacks.iter_untried(get)) for get in find])
+
+    @cached_property
     def plain(self) -> Array:
         """For each combination of degrees: the number of kinds of parallelism, their product, and
         whether its kernels are a choice, as (3, degrees)."""
@@ -566,6 +576,12 @@ class SpaceRows(Rows):
         if space.launcher is not None:
             found = found & space.find_startable(self)
         return np.broadcast_to(found, self.shape)
+
+    def prefer_known(self, score: Array, places: Array) -> Array:
+        """Return the scores of layouts by their indices, all (layouts,); those that nobody is known
+        to have run are worse by ``RUN_BEFORE``."""
+        untried = self.space.untried[self.of_degrees[places % len(self)]]
+        return score * (1 + RUN_BEFORE) ** (untried * np.sign(score))
 
     def score_simplicity(self, places: Array) -> Array:
         """Return the simplicity score of layouts, by their indices, both (layouts,); least is

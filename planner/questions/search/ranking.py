@@ -83,9 +83,9 @@ def describe_simplest(found: SearchResult) -> str:
     behind = numbers.text(max(0.0, float(plain / least) - 1), style="share")
     return (
         f"The simplest layout is the one to run, and parallelism: auto takes it: of all layouts "
-        f"within {SPARED} of the best it has the fewest kinds of parallelism, a common schedule, "
-        f"the smallest degrees, the fewest virtual stages and the lowest ZeRO stage, in this order "
-        f"({behind} slower)."
+        f"within {SPARED} of the best that somebody is known to have run it has the fewest kinds "
+        "of parallelism, a common schedule, the smallest degrees, the fewest virtual stages and "
+        f"the lowest ZeRO stage, in this order ({behind} slower)."
     )
 
 
