@@ -581,7 +581,8 @@ class SpaceRows(Rows):
         """Return the scores of layouts by their indices, all (layouts,); those that nobody is known
         to have run are worse by ``RUN_BEFORE``."""
         untried = self.space.untried[self.of_degrees[places % len(self)]]
-        return score * (1 + RUN_BEFORE) ** (untried * np.sign(score))
+        factors: Array = np.power(1 + RUN_BEFORE, untried * np.sign(score))
+        return score * factors
 
     def score_simplicity(self, places: Array) -> Array:
         """Return the simplicity score of layouts, by their indices, both (layouts,); least is
