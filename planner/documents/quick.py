@@ -70,7 +70,7 @@ ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context
 Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it ends, and values
 Cost = tuple[int, ...]  # characters not understood, words without effect, pieces
 
-_END = r"(?![^\W_]|[%$]|_\d|[.,]\d)"
+_END = r"(?![^\W_]|[%$€£]|_\d|[.,]\d)"
 #: Characters of no text, which stand for those of a name, and of one that is a number.
 MARK, BARE = "\ue000", "\ue001"
 _NAME_BEGIN = re.compile(r"(?:(?<![A-Za-z])|(?<=\dx)|(?<=\dX))[A-Za-z]|(?<!\d)\d")
@@ -872,8 +872,13 @@ def _choose_model(said: dict[str, Said]) -> None:
         model = said["model"].value
         like = model if isinstance(model, dict) else {"extends": model}
         layer = source.load(dict(like), kind="model").data.get("moe", {})
-        for one, key in ((routed, "experts"), (chosen, "top_k")):
-            if one and layer.get(key) != one.value:
+        counts = {key: one for key, one in (("experts", routed), ("top_k", chosen)) if one}
+        if routed and "hidden" in like and not layer:  # a shape of its own
+            layer = {"top_k": 2, **{key: one.value for key, one in counts.items()}}
+            said["model"] = said["model"]._replace(value={**like, "moe": layer})
+            said.pop("sized", None)
+        for key, one in counts.items():
+            if layer.get(key) != one.value:
                 _add_note(said, one.place, f"{key} {one.value}: not used; that of the model is")
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
     if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
@@ -2114,6 +2119,8 @@ def _fill_phrase(
         for cloud, begins in _load_phrases()["clouds"].items() if name else ():
             if re.match(begins, str(name)):
                 filled["cloud"], why["cloud"] = cloud, f"who rents {name} out"
+        if any(sign in words.get("money", "").lower() for sign in _load_phrases()["rates"]):
+            filled["notes"] = _load_phrases()["rated"].format(words["money"], values["money"])
         if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
             why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"
         yield found.end(), {**filled, "why": why} if why else filled
@@ -2129,7 +2136,9 @@ def _parse_slot(name: str, text: str) -> Any:
     Returns:
         An int, a text with its unit, a name, or for a batch its number and suffix.
     """
-    text = text.lower().lstrip("$ ").replace(",", "")
+    said = text = text.lower().replace(",", "").strip()
+    if name == "money":
+        text = re.sub(_insert_parts("<coin>"), "", text).strip(" -")
     if name in _map_names():
         return _map_names()[name].get(aliases.to_letters(text))
     if name in ("date", "span"):
@@ -2165,7 +2174,8 @@ def _parse_slot(name: str, text: str) -> Any:
         return _expand_binary(Fraction(number), many)
     step = 1024 if name == "length" else 1000
     value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
-    value *= 24 if name == "daily" else 1  # days as hours
+    rates = _load_phrases()["rates"].items()
+    value *= next((Fraction(str(rate)) for sign, rate in rates if sign in f"{name} {said}"), 1)
     if name in ("money", "daily"):
         return plain_text(value)
     if step == 1024 and many and (count := int(value) * 1000 // step):
