@@ -612,11 +612,9 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif free and tuned and (_find_longest(said) or 0) > usual and "longest-context" not in asked:
         said[LENGTH] = Said(usual, Place(TEXT), ASSUMED + why)
     for key in {"batch", BATCH, COUNTS[1]} & said.keys() if _is_paired(said) else ():
-        size = said[key].value
-        if key != "batch":
-            said[key] = said[key]._replace(value=2 * size)
-        elif not size[1]:  # k and M count tokens
-            said[key] = said[key]._replace(value=(2 * size[0], ""))
+        size = said[key].value  # k and M count tokens
+        twice = 2 * size if key != "batch" else size if size[1] else (2 * size[0], "")
+        said[key] = said[key]._replace(value=twice)
     _convert_tokens(said, tuned)
     _share_batch(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
@@ -647,8 +645,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     elif isinstance(said["model"].value, str) and _find_longest(said) is None:
         length, why = _load_phrases()["assumptions"]["no longest"]
         said.setdefault(LENGTH, Said(length, Place(TEXT), ASSUMED + why))
-    internal = ("sized", "used", "shape.layers")
-    return {key: one for key, one in said.items() if key not in internal}
+    return {key: one for key, one in said.items() if key not in ("sized", "used", "shape.layers")}
 
 
 def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
@@ -2137,8 +2134,7 @@ def _parse_slot(name: str, text: str) -> Any:
         An int, a text with its unit, a name, or for a batch its number and suffix.
     """
     said = text = text.lower().replace(",", "").strip()
-    if name == "money":
-        text = re.sub(_insert_parts("<coin>"), "", text).strip(" -")
+    text = re.sub(_insert_parts("<coin>"), "", text).strip(" -")
     if name in _map_names():
         return _map_names()[name].get(aliases.to_letters(text))
     if name in ("date", "span"):
@@ -2170,17 +2166,13 @@ def _parse_slot(name: str, text: str) -> Any:
         return _parse_integer(whole)
     if name == "batch":
         return Fraction(number), many
-    if name == "binary":
+    if name in ("binary", "length"):
         return _expand_binary(Fraction(number), many)
-    step = 1024 if name == "length" else 1000
-    value = Fraction(number) * step ** (" kmbt".index(many) if many else 0)
+    value = Fraction(number) * 1000 ** (" kmbt".index(many) if many else 0)
     rates = _load_phrases()["rates"].items()
     value *= next((Fraction(str(rate)) for sign, rate in rates if sign in f"{name} {said}"), 1)
     if name in ("money", "daily"):
         return plain_text(value)
-    if step == 1024 and many and (count := int(value) * 1000 // step):
-        power = 1 << (count - 1).bit_length()  # 131k is 131,072
-        value = Fraction(power) if 0 <= power - count <= count / 100 else value
     return round(value) if value.denominator == 1 else None
 
 
