@@ -437,7 +437,7 @@ def _compile_field(pattern: str, short: str) -> re.Pattern[str]:
 
 # JSON and tables ------------------------------------------------------------------------------
 
-_GROUP = re.compile(r"^(?:(?:train|training|perf|performance)[/_.])+")
+_GROUP = re.compile(rf"^(?:(?:{_SAID['groups']})[/_.])+")
 
 Column = tuple[str, Fraction]  # quantity, and what one unit of the column is worth
 
