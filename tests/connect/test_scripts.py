@@ -77,19 +77,20 @@ def test_a_hostile_script_is_one_fault_a_line(script: str, name: str) -> None:
     assert all("\n" not in str(fault) and "\0" not in str(fault) for fault in error.value.faults)
 
 
-@pytest.mark.parametrize("row", read_data("primus"), ids=lambda row: row["source"])
-def test_a_configuration_of_primus_is_read_over_the_files_of_its_repository(
-    row: dict[str, Any], tmp_path: Path
-) -> None:
+BESIDE = [*read_data("primus"), *read_data("files_beside")]
+
+
+@pytest.mark.parametrize("row", BESIDE, ids=lambda row: row["source"])
+def test_a_file_is_read_over_those_that_it_names(row: dict[str, Any], tmp_path: Path) -> None:
     for name, text in row["files"].items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
-    path = str(tmp_path / "examples/run.yaml")
+    path = str(tmp_path / row.get("run", "examples/run.yaml"))
     if "refused" in row:
         with pytest.raises(PlanError, match=row["refused"]):
             import_file(path)
         return
-    read = import_file(path, changes=["cluster.devices=8"])
+    read = import_file(path, changes=row.get("set", [] if "run" in row else ["cluster.devices=8"]))
     plan = loading.load(read.document)
     assert {key: plan.get(key) for key in row["read"]} == row["read"]
     assert row["named"] in read.said

@@ -56,6 +56,23 @@ def read_base(path: str, key: str, depth: int = 1) -> dict[str, Any]:
     return read_configuration(text, inner, key, depth)[0]
 
 
+def read_beside(name: Any, place: Place) -> dict[str, Any] | None:
+    """Read the options of a file that a script names, if it lies in the folder of the script.
+
+    Args:
+        name: its name.
+        place: the script.
+
+    Returns:
+        The options by dotted key; None where the script is no file, or the other is not there.
+    """
+    path, folder = PurePosixPath(str(name)), PurePosixPath(place.file).parent
+    inside = not path.is_absolute() and ".." not in path.parts
+    if not inside or not files.is_file(place.file) or not files.is_file(str(folder / path)):
+        return None
+    return flatten_options(read_base(str(folder / path), ""))
+
+
 def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge mappings in mappings; all else is replaced."""
     merged = dict(base)

@@ -12,6 +12,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.exports.rules import list_written
 from planner.connect.imports.arguments import collect_arguments, parse_arguments, parse_word
+from planner.connect.imports.bases import read_beside
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
     FILE_ENDINGS,
@@ -148,15 +149,28 @@ def read_command(
         shown_names = ", ".join(dict.fromkeys(left_out))
         lines.append(f"left out, as the script does not set it: {shown_names}")
     if name in READ_TRAINERS:
-        files = [one for one in given[:1] if one.endswith(FILE_ENDINGS)]
-        files += [str(options[one]) for one in ("config",) if one in options]
-        if files:
-            fault = f"{shown} takes its options from {files[0]}, which is not read"
-            raise PlanError(Fault(fault, at, f"plan.py import {files[0]} --from {name}"))
+        named = [one for one in given[:1] if one.endswith(FILE_ENDINGS)]
+        named += [str(options.pop("config"))] if "config" in options else []
+        beside: dict[str, Any] = {}
+        for file in named:
+            found_there = read_beside(file, where)
+            if found_there is None:
+                fault = f"{shown} takes its options from {file}, which is not read"
+                raise PlanError(Fault(fault, at, f"plan.py import {file} --from {name}"))
+            beside |= found_there
         if any(one.rpartition("/")[2] == "accelerate" for one in launcher):
             started = {f"launch.{k}": v for k, v in collect_arguments(launcher).items()}
-            options |= {k: v for k, v in started.items() if not MARKED.search(str(v))}
-        options = dict(_parse_flag(*one) for one in options.items())
+            started = {k: v for k, v in started.items() if not MARKED.search(str(v))}
+            config = read_beside(started.get("launch.config-file"), where)
+            if config is not None:
+                del started["launch.config-file"]
+                beside |= {f"launch.{k.rpartition('.')[2]}": v for k, v in config.items()}
+                devices = devices or config.get("num_processes")
+            options |= started
+        if (zero := read_beside(options.get("deepspeed"), where)) is not None:
+            del options["deepspeed"]
+            beside |= {f"deepspeed.{key}": value for key, value in zero.items()}
+        options = {**beside, **dict(_parse_flag(*one) for one in options.items())}
         if not program.framework:
             lines.insert(0, "the objective of this program is unknown: next token, an assumption")
         lines.insert(0, f"read as options of {name}" + (f", which {shown} takes" * bool(shown)))
