@@ -1,14 +1,14 @@
 """Runs that are predicted before their measured values are read.
 
     python -m benchmarks.predicted --runs FILE --write PREDICTIONS
-    python -m benchmarks.predicted --runs FILE --score PREDICTIONS [--markdown PAGE]
+    python -m benchmarks.predicted --runs FILE --score PREDICTIONS [--markdown PAGE] [--name NAME]
 
 The rows of ``--runs`` (``benchmarks.measured``) are written from what a source says of its
 settings, their ``value`` null. ``--write`` predicts them, one line each; the file is committed,
 its SHA-256 in docs/accuracy/runs.md. Then the values are read and written into the rows.
 ``--score`` compares them with the committed predictions, never with new ones, and refuses a row
 whose plan is not the one that was predicted. ``--markdown PAGE`` rewrites the tables by source and
-by run.
+by run, between markers that begin with ``--name`` ("predicted").
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from pathlib import Path
 
 from benchmarks import measured, tables, time_accuracy, time_totals
 from benchmarks.measured import Record, Row
-
-SOURCES, RUNS = "predicted sources", "predicted runs"
 
 
 def digest(row: Row) -> str:
@@ -72,11 +70,11 @@ def read(file: Path) -> list[Record]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
-def pages(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, str]:
-    """What stands between the markers of docs/accuracy/runs.md."""
+def pages(name: str, rows: Sequence[Row], records: Sequence[Record]) -> dict[str, str]:
+    """What stands between the markers of docs/accuracy/runs.md that begin with a name."""
     return {
-        SOURCES: tables.markdown(time_accuracy.lines(records)),
-        RUNS: tables.markdown(time_totals.lines(rows, records)),
+        f"{name} sources": tables.markdown(time_accuracy.lines(records)),
+        f"{name} runs": tables.markdown(time_totals.lines(rows, records)),
     }
 
 
@@ -86,6 +84,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="FILE", help="predict them into this file")
     parser.add_argument("--score", type=Path, metavar="FILE", help="committed predictions")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="a page to rewrite")
+    parser.add_argument("--name", default="predicted", help="of the page's tables")
     options = parser.parse_args()
     rows = list(measured.read(options.runs))
     if options.write:
@@ -96,7 +95,7 @@ def main() -> None:
         records = score(rows, read(options.score))
         print(tables.text(time_accuracy.lines(records)), time_accuracy.reasons(records), sep="\n")
         if options.markdown:
-            tables.rewrite(options.markdown, pages(rows, records))
+            tables.rewrite(options.markdown, pages(options.name, rows, records))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from benchmarks import measured, predicted, tables
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy" / "runs.md"
 
+#: Sets of predictions, by their dates; and how the page names their tables.
+SETS = {"2026-11": "predicted", "2026-11-30": "predicted again"}
+
 PLAN = {
     "model": {"extends": "llama3-8b"},
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
@@ -54,22 +57,24 @@ def test_a_plan_that_changed_after_its_prediction_is_refused(tmp_path: Path) -> 
     assert "error" in again  # what a prediction does not rest on may be mended
 
 
-def test_the_page_names_the_hash_of_what_was_predicted() -> None:
+@pytest.mark.parametrize("date", SETS)
+def test_the_page_names_the_hash_of_what_was_predicted(date: str) -> None:
     """The predictions are those that were committed before their values were read, and the plans
     are those that were predicted."""
-    page, file = PAGE.read_text("utf-8"), DATA / "predicted_2026-11.jsonl"
+    page, file = PAGE.read_text("utf-8"), DATA / f"predicted_{date}.jsonl"
     assert hashlib.sha256(file.read_bytes()).hexdigest() in page
-    known = list(measured.read(DATA / "runs_2026-11.jsonl"))
+    known = list(measured.read(DATA / f"runs_{date}.jsonl"))
     made = {one["id"]: one["plan"] for one in predicted.read(file)}
     assert made == {row.id: predicted.digest(row) for row in known}
 
 
 @pytest.mark.slow
-def test_the_page_shows_the_score_of_what_was_predicted() -> None:
+@pytest.mark.parametrize(("date", "title"), SETS.items())
+def test_the_page_shows_the_score_of_what_was_predicted(date: str, title: str) -> None:
     """Every run that was predicted is on the page, with the value that was read afterwards."""
-    known = list(measured.read(DATA / "runs_2026-11.jsonl"))
-    records = predicted.score(known, predicted.read(DATA / "predicted_2026-11.jsonl"))
+    known = list(measured.read(DATA / f"runs_{date}.jsonl"))
+    records = predicted.score(known, predicted.read(DATA / f"predicted_{date}.jsonl"))
     assert all("error" in record for record in records)
     page = PAGE.read_text("utf-8")
-    for name, text in predicted.pages(known, records).items():
+    for name, text in predicted.pages(title, known, records).items():
         assert tables.rewritten(page, text, name) == page

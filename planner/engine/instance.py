@@ -424,6 +424,8 @@ def _make_part(
             for symbol, key in by_block.get(block.kind, ())
             if block.values.get(key) is not None
         }
+        if block.kind == "moe":
+            values.setdefault(notation.h_l, notation.h)
         settings = {f"block.{key}": value for key, value in block.values.items()}
         settings["block"] = block.kind
         settings["latent"] = block.values.get("kv_rank") is not None

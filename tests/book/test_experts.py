@@ -112,6 +112,21 @@ def test_launches_grow_with_the_experts_of_a_device_that_run_one_by_one(
     assert layer("time.part.launches", changes) == pytest.approx(launches)
 
 
+def test_what_travels_between_experts_is_as_wide_as_their_input() -> None:
+    """Megatron-Core, moe/moe_layer.py: the latent projection runs before tokens are dispatched."""
+    whole, quarter = (
+        {"parallelism.expert": 8, "model": {"extends": "deepseek-v3", "moe": moe},
+         "time.efficiency.dispatch_row": 0}
+        for moe in ({}, {"latent": 7168 // 4})
+    )  # fmt: skip
+    wide, narrow, wait = (
+        of_experts(key, one)
+        for key, one in (("network.experts", whole), ("network.experts", quarter),
+                         ("network.experts.wait", whole))
+    )  # fmt: skip
+    assert wide - wait == pytest.approx(4 * (narrow - wait))
+
+
 def test_attention_in_8_bit_takes_a_fused_kernel() -> None:
     eager = {"training.attention": "eager", "training.attention_precision": "fp8"}
     with pytest.raises(PlanError, match="eager attention runs in 16 bit"):

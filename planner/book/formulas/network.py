@@ -376,7 +376,7 @@ exchange_latency = of_experts(
 
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
-_states = (k_disp + k_comb) / 2 * tokens * h / t
+_states = (k_disp + k_comb) / 2 * tokens * h_l / t
 _of_rank = uneven * _states
 _copies = _of_rank * k * (e - 1) / e
 

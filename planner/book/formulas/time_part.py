@@ -53,7 +53,7 @@ accesses = of_experts(
     "values that are read and written to put tokens in the order of experts, and back",
 )
 #: Values of a device's own tokens, and of the rows that its experts work on.
-_own, _rows = tokens * h / t, routed * h
+_own, _rows = tokens * h_l / t, routed * h_l
 #: Rows as kernels receive them that send a token once to each device, for all experts on it.
 _received = uneven * _own * t_e * places(reach)
 #: Without one kernel for it, outputs are added up in a tensor of zeros, which is read and written.
@@ -129,7 +129,7 @@ _APART = (
 )
 traffic.where(block="moe", expert_kernels="grouped").equals(_apart, _APART)
 traffic.where(block="moe", expert_kernels="loop").equals(
-    _apart + 3 * k_a * routed * h * Sum(1, "product", bias=True, split="experts"),
+    _apart + 3 * k_a * routed * h_l * Sum(1, "product", bias=True, split="experts"),
     f"{_APART} Where the two products of an expert have biases, that of the second is weighed and "
     "added expert by expert, whose rows are then put together (6).",
 )
