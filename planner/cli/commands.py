@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
 BROKEN = 70  # an internal error; sysexits.h calls it EX_SOFTWARE
+LITTLE = 0.02  # share of the memory of a device that is little to leave free
 
 #: The names of an argument, and its other options for argparse.
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -324,7 +325,10 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     quantity = "memory.process" if name == "verdict" else name
     capacities = [one["memory.capacity"].text() for one in results if name == "verdict"]
     several = len({*capacities}) > 1
-    values = [one[quantity].text() for one in results]
+    values = [
+        one["memory.needed" if name == "verdict" and _is_kept_alone(one) else quantity].text()
+        for one in results
+    ]
     if several:
         values = [f"{one} of {most}" for one, most in zip(values, capacities, strict=True)]
     shown = " and ".join(
@@ -332,13 +336,19 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     )
     each = " per device" if quantity.startswith("memory.") else ""
     if name == "verdict" and all(is_host_short(one) for one in results):
-        (result, *_) = results
-        there = numbers.text(result.plan.get("cluster.node_memory"), "bytes")
-        return f"ANSWER  {says}: {result['memory.host'].text()} of {there} of host memory per node"
+        there = numbers.text(results[0].plan.get("cluster.node_memory"), "bytes")
+        needed = results[0]["memory.host"].text()
+        return f"ANSWER  {says}: {needed} of {there} of host memory per node"
     if name == "verdict":
         room = _describe_room(results[0]) if len(results) == 1 else ""
         return f"ANSWER  {says}: {shown}{'' if several else f' of {capacities[0]}'}{each}{room}"
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
+
+
+def _is_kept_alone(result: Any) -> bool:
+    """Check whether only what the allocator would keep exceeds the memory of a device."""
+    free = result["memory.headroom"].value
+    return result.verdict["state"] == "tight" and free is not None and free < 0
 
 
 def _describe_room(result: Any) -> str:
@@ -349,7 +359,12 @@ def _describe_room(result: Any) -> str:
     if result.verdict["state"] == "no":
         nearest = advice[0][:1] if advice else []
         return "".join(f"; {row.changes} would fit: {row.memory} GiB" for row in nearest)
-    return f"; {least.text()} free at worst" if least.value is not None else ""
+    if _is_kept_alone(result):
+        return f"; {result['memory.process'].text()} with what the allocator would keep"
+    if least.value is None:
+        return ""
+    little = least.value < LITTLE * result["memory.capacity"].value
+    return f"; {'only ' if little else ''}{least.text()} free at worst"
 
 
 def _compare_texts(texts: Sequence[str]) -> str:

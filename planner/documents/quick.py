@@ -53,17 +53,6 @@ UNREAD = ("fault", "ignored", "unused", "show", "why", "notes", "unless", "times
 SAME_KIND = {**dict.fromkeys((*NAMED, "experts", "active"), "model"), "length alone": LENGTH}
 SAME_KIND |= dict.fromkeys(("launcher", "training.stack", "training.implementation"), "software")
 SAME_KIND |= dict.fromkeys(("tuned", "lora", "training.lora.base", "double"), "method")
-UNCOMPARED = (
-    *UNREAD,
-    "cluster.provider",
-    "whole",
-    "question",
-    "alone",
-    "several",
-    "some nodes",
-    "busy",
-    "time.use",
-)
 #: Questions of a text that the solver answers.
 ANSWERED = ("fewest-devices", "largest-model", "largest-batch", "longest-context", "cheapest")
 
@@ -281,7 +270,7 @@ def _map_kinds(pieces: Iterable[Piece]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     values = ((key, value) for piece in pieces for key, value in (piece.values or {}).items())
     for key, value in values:
-        if key not in UNCOMPARED:
+        if key not in UNREAD and key not in _load_phrases()["uncompared"]:
             layout = key.startswith("parallelism.") or key == "data alone"
             kind = "layout" if layout else SAME_KIND.get(key, key)
             found.setdefault(kind, set()).add(str(value) if kind == key else f"{key} {value}")
@@ -426,9 +415,8 @@ def _may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     words, before = text[piece.begin : piece.end].lower(), text[: piece.begin]
     joined = before.endswith("-") or text[piece.end : piece.end + 1] == "-"
     single = joined and bool(re.fullmatch("[a-z]", words))  # Nemotron-H, e-Llama
-    shortest = (
-        1 if single else 3 if re.search(r"(?<![\w.])\d[\d.,]*\s*$", before) else 2
-    )  # no unit of a number
+    counted = re.search(r"(?<![\w.])\d[\d.,]*\s*$", before)  # what may be its unit
+    shortest = 1 if single else 3 if counted else 2
     table = _load_phrases()
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", _ASSIGNED.sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
@@ -1093,9 +1081,8 @@ def _build_shape(said: dict[str, Said]) -> Said | None:
             size = None
     said.setdefault("sized", Said(exact_text(int(whole)), place))
     model = {"extends": name, "layers": sizes["layers"], "hidden": hidden, "attention": attention}
-    mlp = {"intermediate": wide} | (
-        {} if bool(gated) == (matrices == 3) else {"gated": matrices == 3}
-    )
+    other = {} if bool(gated) == (matrices == 3) else {"gated": matrices == 3}
+    mlp = {"intermediate": wide, **other}
     model |= {"mlp": mlp} | {k: v for k, v in sizes.items() if k == "vocab"}
     beside = f"{size.value} in " if size else ""
     model["name"] = f"{beside}{sizes['layers']} layers of {hidden} (shape: {name})"
@@ -1169,10 +1156,8 @@ def _divide_experts(shape: Said, size: Said, routed: Said, chosen: Said) -> Said
     own, (total, least) = model.get("moe"), map(float, _find_sizes(like["extends"]))
     if not own or total == least or not isinstance(model["layers"], int):
         return shape
-    if (own["experts"], own.get("top_k", 1)) == (
-        routed.value,
-        chosen.value,
-    ) and like != shape.value:
+    same = (own["experts"], own.get("top_k", 1)) == (routed.value, chosen.value)
+    if same and like != shape.value:
         return shape
     scale = like.get("layers", model["layers"]) / model["layers"]
     each = (total - least) / (own["experts"] - own.get("top_k", 1))
