@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from planner.cli import main
 from planner.documents import schema, source
 from planner.questions import loading
-from tests.conftest import RunCli, read_data
+from tests.conftest import RunCli, leave_to_night, read_data
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -30,6 +31,8 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 NEEDED = read_data("docs")["needed"]
 # Commands that prepare a machine, or run these very tests.
 PREPARING = tuple(read_data("docs")["preparing"])
+# Commands that take seconds and write nothing: whether they are commands is tried each time.
+LONG = read_data("docs")["long"]
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
 # A page for contributors shows declarations as they stand in the book.
@@ -117,8 +120,9 @@ def run(command: str, desk: Path, run_cli: RunCli) -> subprocess.CompletedProces
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("at_night", leave_to_night([False, True], [False]))
 @pytest.mark.parametrize("page", WRITTEN, ids=NAMES.get)
-def test_commands_run(page: Path, desk: Path, run_cli: RunCli) -> None:
+def test_commands_run(page: Path, at_night: bool, desk: Path, run_cli: RunCli) -> None:
     """A page from top to bottom: what one command writes, another reads. A document whose first
     line is a name, `# run.yaml`, is the file of that name. What names no file runs once."""
     for block in of("sh", "bash", "yaml"):
@@ -132,6 +136,9 @@ def test_commands_run(page: Path, desk: Path, run_cli: RunCli) -> None:
             if command in RUN and not re.search(r"[./>]", command.removeprefix("python plan.py")):
                 continue
             RUN.add(command)
+            if command in LONG and not at_night:
+                main._parse_words(shlex.split(command.partition("plan.py ")[2]))
+                continue
             done = run(command, desk, run_cli)
             assert done is None or done.returncode == 0, f"{block}: {command}\n{done.stderr}"
 
@@ -288,3 +295,7 @@ def test_the_plan_that_the_readme_shows_is_the_one_that_its_command_runs(tmp_pat
     assert yaml.safe_load(shown.text)["parallelism"] == "auto"
     for section in ("model", "cluster", "training", "parallelism"):
         assert opened.data[section] == stated.data[section]
+
+
+def test_a_long_command_is_on_a_page() -> None:
+    assert {*LONG} <= {each for block in BLOCKS for each in commands(block.text)}

@@ -429,7 +429,7 @@ def broken(cases: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
 
 
 #: One in so many of the shipped models is a group, of which one is tried each time.
-PARTS = 18
+PARTS = 36
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,22 @@ from tests.conftest import read_data
 PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
 FORMATS = ("md", "html", "json")
 LONG = ("md", "json")  # of the plan with an override
+
+
+@pytest.fixture(autouse=True, scope="module")
+def written() -> Iterator[None]:
+    """Reports are written once for each input: how they are is tested elsewhere."""
+    kept: dict[Any, str] = {}
+
+    def as_text(result: Any, kind: str, real: Any = render.as_text) -> str:
+        document = result.plan.document
+        key = kind, result.document, repr(document.node), document.overrides
+        return kept.get(key) or kept.setdefault(key, real(result, kind))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (check, render):
+            patch.setattr(module, "as_text", as_text)
+        yield
 
 
 @pytest.fixture(scope="module")

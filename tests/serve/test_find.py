@@ -19,7 +19,7 @@ from planner.documents import yaml_nodes
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from planner.serve import find, page
-from tests.conftest import ROOT, RunCli
+from tests.conftest import ROOT, RunCli, leave_to_night
 from tests.serve.conftest import Server
 
 #: A dense model on a node, and one of experts on eight; both with predicted times.
@@ -141,12 +141,12 @@ def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
 # questions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [one for one in find.ASKED if one.option != "budget"][::2],  # with and without an option
-    ids=lambda a: a.question,
-)
-@pytest.mark.slow(every=3)
+QUESTIONS = [(one,) for one in find.ASKED if one.option != "budget"]
+SOON = [(one,) for (one,) in QUESTIONS if one.question in ("longest-context", "tokens-by-deadline")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ask", leave_to_night(QUESTIONS, SOON), ids=lambda a: a.question)
 def test_a_question_is_answered_as_by_the_command_and_taken(
     ask: find.Ask, tmp_path: Path, run_cli: RunCli
 ) -> None:
