@@ -9,6 +9,7 @@ import pytest
 import planner
 from benchmarks import memory_accuracy, spread, tables
 from planner.base import resources
+from tests.conftest import read_data
 
 pytestmark = pytest.mark.slow  # hundreds of published runs are planned
 
@@ -16,17 +17,7 @@ DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
 #: Mean and worst relative error that a source may have.
-BOUNDS = {
-    "activations.json": (0, 0),
-    "activations_tp.json": (0, 0),
-    "memory.json": (0.0001, 0.001),
-    "simumax": (0.002, 0.01),
-    "megatron": (0.003, 0.02),
-    "nanotron": (0.008, 0.02),
-    "litgpt": (0.05, 0.15),
-    "bloom-prestudy": (0.06, 0.15),
-    "torchtitan": (0.06, 0.12),
-}
+BOUNDS = read_data("bounds")["memory"]
 
 
 @pytest.fixture(scope="module")

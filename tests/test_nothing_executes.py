@@ -30,13 +30,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: What turns text into code, a command, an object or a request; SymPy evaluates text in most of
 #: what it is given.
-CALLS = {
-    "eval", "exec", "compile", "__import__", "import_module", "sympify", "parse_expr", "lambdify",
-    "parse_latex", "from_string", "literal_eval", "system", "popen", "Popen", "getoutput",
-    "load_module", "unsafe_load", "full_load", "execv", "execvp", "spawn", "startfile", "subs",
-    "nsimplify", "S", "format_map", "exec_module", "module_from_spec", "spec_from_file_location",
-    "run_path", "run_module", "FileSystemBytecodeCache",
-}  # fmt: skip
+CALLS = {*read_data("nothing_executes")["calls"]}
 #: These start a program where the module knows subprocess; else they are somebody's own.
 STARTS = {"run", "call", "check_call", "check_output"}
 MODULES = {
@@ -48,60 +42,11 @@ MODULES = {
 ATTRIBUTES = {"sys.path", "sys.meta_path", "sys.path_hooks", "sys.pycache_prefix"}
 KEYWORDS = {"shell", "allow_pickle"}
 #: The places that may, each with the reason.
-ALLOWED = {
-    # Modules of ours, from a list that is written out.
-    ("__init__.py", "__getattr__", "import_module"),
-    ("__init__.py", "__getattr__", "importlib"),
-    # Byte code in a folder of the user's own alone.
-    ("__main__.py", "_byte_code", "sys.pycache_prefix"),
-    ("base/resources.py", "make_code_folder", "sys.pycache_prefix"),
-    ("report/report.py", "_get_byte_cache", "FileSystemBytecodeCache"),
-    # Trees of ours as SymPy's objects, and back; no text.
-    ("book/symbolic.py", "", "sympy"),
-    ("results/result.py", "", "sympy"),  # for types
-    # git, with a list of words and no shell.
-    ("review/revisions.py", "", "subprocess"),
-    ("review/revisions.py", "_git", "run"),
-    # The work of a study on its way to a worker process, packed by the process that asks.
-    ("questions/studies/engines.py", "", "pickle"),
-    ("questions/studies/engines.py", "", "multiprocessing"),
-    # A pickle whose opcodes were read before, and make plain data.
-    ("connect/out_of_memory.py", "", "pickle"),
-    # Templates of somebody's own make their text in a process that is bounded.
-    ("base/sandbox.py", "make_apart", "multiprocessing"),
-    # Percent signs in the name of a file; nothing is asked for by it.
-    ("base/fault_formats.py", "_format_uri", "urllib"),
-    # argcomplete is told which shell its script is for.
-    ("cli/completion.py", "build_script", "shell"),
-    # This Python with a function of the module, by PyTorch; numbers come back as JSON.
-    ("connect/measure/collectives.py", "run_jobs", "spawn"),
-    # The server: the socket that it listens on, and its processes.
-    ("serve/connections.py", "", "socket"),
-    ("serve/workers.py", "", "multiprocessing"),
-    # The files of installed packages, copied to the folder of the page.
-    ("serve/site.py", "", "importlib"),
-}
+ALLOWED = {*map(tuple, read_data("nothing_executes")["allowed"])}
 #: Functions that fill text in which is no constant beside the call: it is one elsewhere in the
 #: module, a word of a schema or of a table that ships, never of a document, whose braces would
 #: reach the attributes of what is filled in.
-FILLED = {
-    ("connect/compare.py", "find_conflicts"),
-    ("connect/exports/jobs.py", "_build_line"),
-    ("connect/exports/table.py", "write_python"),
-    ("connect/imports/config.py", "need_int"),
-    ("connect/imports/rules.py", ""),
-    ("documents/quick.py", "_ask_for"),
-    ("documents/quick.py", "_assume_phases"),
-    ("documents/quick.py", "_fill_phrase"),
-    ("documents/schema_errors.py", "_explain_value"),
-    ("plans/pipeline.py", "parse_chunks"),
-    ("plans/shapes.py", "divides"),
-    ("questions/loading.py", "__init__"),
-    ("questions/solve/bounds.py", "bound_of"),
-    ("report/view.py", "describe_limits"),
-    ("report/study.py", "head"),
-    ("report/study.py", "row"),
-}
+FILLED = {*map(tuple, read_data("nothing_executes")["filled"])}
 
 
 def sites(path: Path) -> Iterator[tuple[str, ast.AST]]:

@@ -25,6 +25,7 @@ from benchmarks import (
 from planner.base import resources
 from planner.plans import error_bands as bands
 from planner.results import intervals
+from tests.conftest import read_data
 
 pytestmark = pytest.mark.slow  # hundreds of published runs are planned
 
@@ -34,21 +35,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 BY_RUN = PAGE.parent / "accuracy" / "runs.md"
 
 #: Mean relative error of seconds that a source may have (runs of one laboratory or experiment).
-BOUNDS = {
-    "vtrain-multi": 0.06,
-    "vtrain-single": 0.08,
-    "megatron": 0.055,
-    "megatron-readme": 0.055,
-    "mlperf-v31": 0.01,
-    "mlperf-v50": 0.02,
-    "foundry-a100": 0.065,
-    "foundry-h100": 0.032,
-    "dgxc-h100": 0.04,
-    "bridge-gb300": 0.08,
-    "simumax-b200": 0.08,
-    "internevo-7b": 0.055,
-    "nanotron-tpscale": 0.04,
-}
+BOUNDS = read_data("bounds")["time"]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.cli.completion import SHELLS, build_script
 from planner.cli.main import COMMANDS
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,27 +53,13 @@ def asked(line: str, cwd: Path) -> set[str]:
 
 
 #: A line, and what is offered at its end.
-LINES = [
-    ("trainplan exp", {"explain", "explain-oom", "export"}),
-    ("trainplan export --to d", {"deepspeed"}),
-    ("trainplan export plan.yaml --to d", {"deepspeed"}),
-    ("trainplan explain plan.yaml parameters.non", {"parameters.non_embedding"}),
-    ("trainplan solve plan.yaml longest", {"longest-context"}),
-    ("trainplan validate pl", {"plan.yaml"}),
-    ("trainplan plan.yaml --for", {"--for", "--format"}),
-    ("trainplan plan.yaml --format h", {"html"}),
-    ("trainplan report plan.yaml --format h", {"html"}),
-    ("trainplan plan.yaml --set training.tok", {"training.tokens="}),
-    ("trainplan report plan.yaml --set model=gpt2-s", {"model=gpt2-small"}),
-    ("trainplan completion f", {"fish"}),
-    ("trainplan list mod", {"models"}),
-]
+LINES = read_data("cli")["completion"]
 
 
 @pytest.mark.parametrize(("line", "offered"), LINES)
-def test_the_program_offers(line: str, offered: set[str], tmp_path: Path) -> None:
+def test_the_program_offers(line: str, offered: list[str], tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").touch()
-    assert asked(line, tmp_path) == offered
+    assert asked(line, tmp_path) == {*offered}
 
 
 def test_every_command_and_option_is_offered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from tests.conftest import ROOT, RunCli
+from tests.conftest import ROOT, RunCli, read_data
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 SMALL = """
@@ -52,42 +52,7 @@ def test_json_on_standard_output_has_the_promised_ids(run_cli: RunCli) -> None:
     result = json.loads(run_cli(PLAN, "--format", "json").stdout)
     assert result["quantities"]["parameters.total"]["value"] == 68_976_648_192
     assert result["verdict"]["fits"] is True
-    for identifier in (
-        "parameters.active",
-        "parameters.embedding",
-        "parameters.non_embedding",
-        "parameters.per_layer",
-        "compute.forward_flops_per_token",
-        "compute.flops_per_token",
-        "compute.training_flops",
-        "compute.training_flops_6nd",
-        "compute.training_flops_megatron",
-        "compute.training_flops_palm",
-        "memory.weights",
-        "memory.gradients",
-        "memory.optimizer",
-        "memory.activations",
-        "memory.buffers",
-        "memory.total",
-        "memory.reserved",
-        "memory.process",
-        "memory.capacity",
-        "memory.headroom",
-        "memory.activations.layer",
-        "memory.stage",
-        "memory.phase",
-        "time.step_seconds",
-        "time.tokens_per_second",
-        "time.tokens_per_second_per_device",
-        "time.training_days",
-        "time.device_hours",
-        "time.mfu",
-        "time.hfu",
-        "time.tflops_per_device",
-        "cost.total",
-        "energy.total",
-        "checkpoint.bytes",
-    ):
+    for identifier in read_data("cli")["promised_quantities"]:
         assert identifier in result["quantities"], identifier
 
 

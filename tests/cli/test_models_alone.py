@@ -14,7 +14,7 @@ from planner.cli import main as cli
 from planner.connect import imports
 from planner.documents.source import preset_names
 from planner.questions import loading
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 #: Elements of all tensors of the published checkpoints, as their pages on the Hugging Face Hub
 #: count them.
@@ -32,16 +32,7 @@ OTHERS = {
     "study": "studies/llama70b_devices.yaml",
 }
 #: Commands whose first word is a plan, with what each needs besides.
-TAKE_A_PLAN: dict[str, list[str]] = {
-    "explain": ["mfu"],
-    "sensitivity": ["time.mfu"],
-    "solve": ["largest-batch"],
-    "search": [],
-    "diff": ["llama70b_h100x1024"],
-    "export": ["--to", "megatron"],
-    "compare": ["--step-time", "1s"],
-    "explain-oom": ["--text", "-"],
-}
+TAKE_A_PLAN: dict[str, list[str]] = read_data("cli")["take_a_plan"]
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

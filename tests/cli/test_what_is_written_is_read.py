@@ -35,7 +35,7 @@ from planner.plans.document import Plan
 from planner.questions import loading, write_back
 from planner.report.resolved import format_resolved
 from planner.serve import find, page
-from tests.conftest import ROOT, leave_to_night
+from tests.conftest import ROOT, leave_to_night, read_data
 from tests.connect.test_eleuther import PYTHIA
 from tests.connect.test_launch_files import LEFT
 from tests.connect.test_measure import GPU, Ideal
@@ -264,15 +264,7 @@ def test_a_plan_that_quick_wrote_and_printed(
 
 
 #: Questions whose answers are of each kind: whole, a share, a time, tokens, a model, a layout.
-QUESTIONS = [
-    ["largest-batch"],
-    ["tokens-by-deadline", "--deadline", "2 days"],
-    ["longest-context"],
-    ["largest-model"],
-    ["--vary", "training.tokens", "--until", "time.training_days <= 3"],
-    ["--vary", "cluster.price", "--until", "cost.total <= 700 USD"],
-    ["--vary", "training.dropout", "--until", "memory.process <= 70 GiB"],
-]
+QUESTIONS = read_data("cli")["questions"]
 
 
 @pytest.mark.slow(every=3)
@@ -391,13 +383,7 @@ def test_a_report_that_check_names(
 
 
 #: Charts of the page, which saves each as a study: values that it proposes, and that were typed.
-CHARTS = [
-    ("training.dropout", "0.1, 1e-3, 0.00001"),
-    ("training.dropout", ""),
-    ("cluster.price", "2.5 USD/h, 50 USD/day"),
-    ("training.tokens", ""),
-    ("training.recompute", ""),
-]
+CHARTS = read_data("cli")["charts"]
 
 
 @pytest.mark.slow(every=3)

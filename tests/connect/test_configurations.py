@@ -57,16 +57,7 @@ def test_a_file_that_the_library_saves_is_counted(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ({"architectures": ["LlamaForRewardModel"]}, "the class LlamaForRewardModel is not"),
-        ({"architectures": ["MistralModel"]}, "the class MistralModel is not"),
-        ({"architectures": ["LlamaForImageClassification"]}, "…ForSequenceClassification"),
-        ({"architectures": ["LlamaForCausalLMEagle3"]}, "not modelled: a draft model reads"),
-        ({"model_type": "mllama", "text_config": {}}, "'mllama' is not modelled: its layers"),
-        ({"architectures": ["LlamaForSequenceClassification"], "num_labels": 0}, "at least 1"),
-        ({"model_type": "t5", "dense_act_fn": "silu"}, "dense_act_fn 'silu'"),
-        ({"model_type": "mamba", "intermediate_size": 5}, "intermediate_size 5 is not modelled"),
-    ],
+    read_data("connect")["refused_configurations"],
 )
 def test_a_class_or_a_derived_key_that_is_not_known_is_refused(
     change: dict[str, Any], said: str

@@ -162,21 +162,7 @@ def test_what_is_written_is_read_with_the_same_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("to", "changes", "wrong"),
-    [
-        (
-            "verl",
-            {"rl.placement": "split", "rl.staleness": 1},
-            "rl.placement split, rl.staleness 1",
-        ),
-        (
-            "verl",
-            {"rl.response_tokens.cap": 2000, "rl.prompt_tokens": {"mean": 50, "cap": 100}},
-            "sequence_length",
-        ),
-        ("nemo-rl", {"rl.algorithm": "dapo"}, "rl.algorithm dapo"),
-        ("nemo-rl", {"parallelism.zero": 3}, "parallelism.zero 3"),
-        ("nemo-rl", {"model.layers": 30}, "model.layers 30"),
-    ],
+    read_data("connect")["without_option"],
 )
 def test_what_a_trainer_has_no_option_for_is_named(
     to: str, changes: dict[str, Any], wrong: str

@@ -37,16 +37,7 @@ def test_a_script_is_read_or_says_what_it_leaves_open(row: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(
     ("script", "name"),
-    [
-        ("trl sft --use_peft", "trl"),
-        ("torchrun swift/cli/sft.py --model x", "ms-swift"),
-        ("cd x && torchrun --nproc_per_node 2 run_clm.py --bf16", "transformers"),
-        ("A=1 llamafactory-cli train x.yaml", "llama-factory"),
-        ("accelerate launch -m axolotl.cli.train x.yml", "axolotl"),
-        ("torchrun pretrain_gpt.py --num-layers 3", "megatron"),
-        ("torchrun train.py --bf16 True", "no program that is known"),
-        ("trl sft --bf16\naxolotl train x.yml", "commands of axolotl and trl"),
-    ],
+    read_data("connect")["frameworks_of_scripts"],
 )
 def test_the_program_names_the_framework(script: str, name: str) -> None:
     place = Place("run")

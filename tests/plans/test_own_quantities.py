@@ -229,14 +229,7 @@ def test_a_very_long_formula_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("said", "wanted"),
-    [
-        ({"formula": "memory.total", "unit": "USD"}, "unit 'USD', but the formula gives byte"),
-        ({"formula": "cost.total", "unit": "USD/h"}, "but the formula gives USD"),
-        ({"formula": "cost.total", "unit": "dollars"}, "unknown unit 'dollars'"),
-        ({"formula": "cost.total", "units": "USD"}, "unknown key 'units'"),
-        ({"unit": "USD"}, "has no key 'formula'"),
-        ({"formula": True}, "text or a number"),
-    ],
+    read_data("plans")["refused_quantities"],
 )
 def test_a_definition_that_means_nothing_is_one_line(said: Any, wanted: str) -> None:
     assert wanted in fault(x=said)

@@ -8,6 +8,7 @@ import pytest
 
 import planner
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 PLAN: dict[str, Any] = {
     "model": "llama3.1-8b",
@@ -17,17 +18,7 @@ PLAN: dict[str, Any] = {
     "rl": {"prompts": 64, "samples": 32, "prompt_tokens": 150, "response_tokens": 979}
     | {"rollout": {"tensor": 1}},
 }
-PHASES = (
-    "rollout",
-    "reward",
-    "logprob",
-    "reference",
-    "value",
-    "update",
-    "sync",
-    "switch",
-    "around",
-)
+PHASES = read_data("plans")["rl_phases"]
 
 
 def evaluate(**changes: Any) -> Any:

@@ -69,14 +69,7 @@ def test_a_title_is_found_in_any_order_of_its_words() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "words"),
-    [
-        ("total", ("several", "parameters.total", "cost.total")),
-        ("per_token", ("several", "compute.flops_per_token")),
-        ("memory.totl", ("unknown quantity", "did you mean 'memory.total'?")),
-        ("", ("unknown quantity",)),
-        ("no.such.*", ("no quantity matches", "list quantities")),
-        ("zzz.", ("no quantity matches",)),
-    ],
+    read_data("report")["not_one_quantity"],
 )
 def test_what_is_not_one_quantity_is_one_clear_line(asked: str, words: tuple[str, ...]) -> None:
     with pytest.raises(PlanError) as caught:
