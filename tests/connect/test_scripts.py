@@ -72,16 +72,23 @@ BESIDE = [*read_data("primus"), *read_data("files_beside")]
 
 
 @pytest.mark.parametrize("row", BESIDE, ids=lambda row: row["source"])
-def test_a_file_is_read_over_those_that_it_names(row: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_is_read_over_those_that_it_names(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, text in row["files"].items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
-    path = str(tmp_path / row.get("run", "examples/run.yaml"))
+    path = row.get("run", "examples/run.yaml")
     if "refused" in row:
         with pytest.raises(PlanError, match=row["refused"]):
-            import_file(path)
+            import_file(path, row.get("from", ""))
         return
-    read = import_file(path, changes=row.get("set", [] if "run" in row else ["cluster.devices=8"]))
+    read = import_file(
+        path,
+        row.get("from", ""),
+        changes=row.get("set", [] if "run" in row else ["cluster.devices=8"]),
+    )
     plan = loading.load(read.document)
     assert {key: plan.get(key) for key in row["read"]} == row["read"]
     assert row["named"] in read.said

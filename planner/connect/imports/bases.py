@@ -57,7 +57,8 @@ def read_base(path: str, key: str, depth: int = 1) -> dict[str, Any]:
 
 
 def read_beside(name: Any, place: Place) -> dict[str, Any] | None:
-    """Read the options of a file that a script names, if it lies in the folder of the script.
+    """Read the options of a file that a script names, if it lies in the folder of the script, or in
+    the one that a script with a relative path is started from.
 
     Args:
         name: its name.
@@ -67,10 +68,11 @@ def read_beside(name: Any, place: Place) -> dict[str, Any] | None:
         The options by dotted key; None where the script is no file, or the other is not there.
     """
     path, folder = PurePosixPath(str(name)), PurePosixPath(place.file).parent
-    inside = not path.is_absolute() and ".." not in path.parts
-    if not inside or not files.is_file(place.file) or not files.is_file(str(folder / path)):
+    if path.is_absolute() or ".." in path.parts or not files.is_file(place.file):
         return None
-    return flatten_options(read_base(str(folder / path), ""))
+    folders = [folder] if folder.is_absolute() else [folder, PurePosixPath()]
+    found = next((str(one / path) for one in folders if files.is_file(str(one / path))), None)
+    return None if found is None else flatten_options(read_base(found, ""))
 
 
 def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base import resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.exports.rules import list_written
@@ -16,7 +14,10 @@ from planner.connect.imports.bases import read_beside
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
     FILE_ENDINGS,
+    LAUNCHERS,
     MARKED,
+    SBATCH,
+    WORD,
     ShellCommand,
     is_script,
     list_commands,
@@ -25,7 +26,6 @@ from planner.connect.imports.trainers import parse_changes, rename_option
 
 #: What a command that trains has in any case, where its program may have any name.
 NEEDED = {"megatron": "--num-layers"}
-SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 #: Not the sections of a plan.
 VARIABLE = re.compile(r"(?!(?:model|cluster)$)[A-Za-z0-9_]+")
 LAUNCHER_NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
@@ -57,8 +57,7 @@ class TrainingProgram(NamedTuple):
     starts: bool = False
 
 
-#: Options of launchers, and the programs that train.
-LAUNCHERS = resources.read_yaml(Path(__file__).with_name("launchers.yaml"))
+#: The programs that train.
 TRAINING_PROGRAMS = tuple(TrainingProgram(**one) for one in LAUNCHERS["programs"])
 
 
@@ -167,9 +166,10 @@ def read_command(
                 beside |= {f"launch.{k.rpartition('.')[2]}": v for k, v in config.items()}
                 devices = devices or config.get("num_processes")
             options |= started
-        if (zero := read_beside(options.get("deepspeed"), where)) is not None:
-            del options["deepspeed"]
-            beside |= {f"deepspeed.{key}": value for key, value in zero.items()}
+        for option in ("deepspeed", "fsdp-config"):
+            if (inner := read_beside(options.get(option), where)) is not None:
+                del options[option]
+                beside |= {f"{option.replace('-', '_')}.{k}": v for k, v in inner.items()}
         options = {**beside, **dict(_parse_flag(*one) for one in options.items())}
         if not program.framework:
             lines.insert(0, "the objective of this program is unknown: next token, an assumption")
@@ -345,7 +345,7 @@ def take_unknown(
     """
     options, left_out, missing = dict[str, Any](), list[str](), dict[str, str]()
     for option, value in found.items():
-        parts = str(value).split()
+        parts = WORD.findall(str(value))
         known = [one for one in parts if not MARKED.search(one)]
         names = [name for one in parts for name in MARKED.findall(one)]
         role = decides(option) if names else False
@@ -359,6 +359,6 @@ def take_unknown(
             left_out += [name for one in parts[1:] for name in MARKED.findall(one)]
     if missing:
         shown = ", ".join(f"${name} (--{option})" for name, option in missing.items())
-        allowed = " ".join(f"--set {name}=…" for name in missing if name.isalnum() or "_" in name)
+        allowed = " ".join(f"--set {name}=…" for name in missing if VARIABLE.fullmatch(name))
         raise PlanError(Fault(f"the script does not set {shown}", place, allowed or None))
     return options, [f"${name}" for name in dict.fromkeys(left_out)]

@@ -251,7 +251,8 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             shown = f"; {one_line(named)} is its weights" if named else ""
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
         keys["model"], came_from["model"] = shipped, (option,)
-        options.given.pop(option, None)  # it is read
+    for option in known.models:  # it is read, or another was chosen
+        options.given.pop(option, None)
     if known.builds and isinstance(base := keys.get("model"), str):
         shape = source.load({"extends": base}, kind="model").data
         changed = {

@@ -12,9 +12,11 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from planner.base import numbers
+from planner.base import numbers, resources
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 
@@ -24,6 +26,8 @@ MOST_COPIED = 20_000_000  # characters that variables are expanded to, altogethe
 #: Around the name of what is not known.
 UNKNOWN_SIGN = "\0"
 MARKED = re.compile(rf"{UNKNOWN_SIGN}([^{UNKNOWN_SIGN}]*){UNKNOWN_SIGN}")
+#: The words of a value, of which those that are not known may have blanks.
+WORD = re.compile(rf"(?:{UNKNOWN_SIGN}[^{UNKNOWN_SIGN}]*{UNKNOWN_SIGN}|\S)+")
 #: What a list of arguments does not have: an interpreter, a variable, or a program to start.
 SCRIPT = re.compile(
     r"^#!|^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*\+?=|^[^#\n]*\$[\w{(]|^[ \t]*\w[^#\n]*\.py[ \t\\\n]",
@@ -40,6 +44,9 @@ REDIRECT = re.compile(r"[0-9&]?>{1,2}&?[ \t]*|<(?!\()[ \t]*")
 OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 #: Variables by which programs choose devices, and the endings of files that a command gets.
 INHERITED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
+#: Options of launchers and the programs that train; the options of a script that sbatch takes.
+LAUNCHERS = resources.read_yaml(Path(__file__).with_name("launchers.yaml"))
+SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 FILE_ENDINGS = (".yaml", ".yml", ".json")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
 SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -89,7 +96,8 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
         allowed = f"at most {numbers.text(SCRIPT_LENGTH)} characters"
         raise PlanError(Fault("too long for a script", place, allowed))
     try:
-        reader = _ShellReader([*_split_tokens(text, place)], variables, place)
+        known = {**_read_sbatch(text), **variables}
+        reader = _ShellReader([*_split_tokens(text, place)], known, place)
         reader.follow_list((), None)
     except RecursionError:
         raise PlanError(Fault("no script of a shell: nested too deep", place)) from None
@@ -98,6 +106,14 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
         words = " ".join(one for one in held if one.lstrip().startswith("--")).split()
         return [ShellCommand(words, 1)] if words else []
     return reader.commands
+
+
+def _read_sbatch(text: str) -> dict[str, str]:
+    """Return the variables that sbatch sets by the options of a script."""
+    words = " ".join(SBATCH.findall(text)).replace("=", " ").split()
+    given = dict(pairwise(words))
+    sets = LAUNCHERS["slurm"].items()
+    return {name: given[one] for one, names in sets if one in given for name in names}
 
 
 def _split_tokens(text: str, place: Place) -> Iterator[Token]:
@@ -303,10 +319,13 @@ class _ShellReader:
         while self.peek() not in ("do", ""):
             head.append(self.take().text)
         self.take()
-        name = head[0] if head else ""
+        variable = "".join(head[:1])
+        name = f"{variable} of a loop"
         if kind in ("for", "select") and not skip:
-            self.assign_words(name, [f"{UNKNOWN_SIGN}{name} of a loop{UNKNOWN_SIGN}"], cause)
-        self.follow_list(("done",), cause or f"{name} of a loop", skip)
+            self.assign_words(variable, [f"{UNKNOWN_SIGN}{name}{UNKNOWN_SIGN}"], cause)
+        elif kind == "while":  # over the arguments: none where none are set
+            name, skip = "while loop", skip or ("$#" in " ".join(head) and "1" not in self.values)
+        self.follow_list(("done",), cause or name, skip)
         self.take()
         return True
 
