@@ -15,6 +15,7 @@ from planner.base.errors import PlanError
 from planner.connect.exports import SCRIPTED, TABLED, caveats
 from planner.connect.exports.scripts import FOUND_BY_RUNNING, write_trainer_script
 from planner.connect.imports import import_file, tabled
+from planner.connect.imports.bases import flatten_options
 from planner.connect.imports.option_table import load_options
 from planner.documents import schema
 from planner.documents.source import expand_keys
@@ -39,15 +40,6 @@ def write(folder: Path, trainer: str, options: dict[str, Any]) -> str:
     return str(file)
 
 
-def flatten(tree: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Mappings in mappings by dotted key."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        inner = isinstance(value, dict)
-        found |= flatten(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
-    return found
-
-
 @pytest.mark.parametrize("row", FILES, ids=lambda row: row["file"].rpartition("/")[2])
 def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_path: Path) -> None:
     path = str(tmp_path / "run.sh")
@@ -61,7 +53,7 @@ def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_pa
         assert row["refused"] in str(error.value)
         return
     document = import_file(path, row["trainer"]).document
-    found = flatten(document)
+    found = flatten_options(document)
     assert {key: found.get(key) for key in row["plan"]} == row["plan"]
     if "parameters" in row:
         assert planner.load(document).evaluate()["parameters.total"].value == row["parameters"]
