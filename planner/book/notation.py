@@ -247,6 +247,7 @@ tensors_c = symbol(
 d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
 k_kv = bytes_of("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
 s_o = symbol("s_o", "tokens generated", "training.output_tokens")
+n_q = symbol("n_q", "tokens of a sequence that a step of decoding computes")
 f_off = symbol(
     "f_off", "share of the activations that lies on the host", "training.offload.activations"
 )
@@ -669,6 +670,8 @@ x_lp = of_step(
 t_over = of_step(
     "t_over", "time of a decode step beyond serving", "rollout.step_overhead", unit="s/tokens"
 )
+n_dr = of_step("n_dr", "drafted tokens of a step", "rollout.speculation.draft_tokens")
+x_acc = of_step("x_acc", "share of them that is accepted", "rollout.speculation.acceptance")
 t_host = of_step("t_host", "time of a step that is in no phase", "host_seconds", unit="s")
 f_swi = of_step("f_swi", "share of the host link's rate that moved states reach", "switch_share")
 t_ver = of_step("t_ver", "time of the verifier", "reward_seconds", unit="s")
@@ -689,4 +692,4 @@ t_rm = symbol("t_rm", "scores of the responses by the reward model", unit="s")
 on_rung = partial(symbol, per="rung")
 n_tok_r = on_rung("n_tok_r", "tokens that each request gains", latex=r"n_{\rho}", unit="tokens")
 n_req_r = on_rung("n_req_r", "requests that a replica works on", latex=r"n_{q\rho}")
-t_tok_r = on_rung("t_tok_r", "time of a token of each", latex=r"t_{dec,\rho}", unit="s/tokens")
+t_tok_r = on_rung("t_tok_r", "time of a step of the engine", latex=r"t_{dec,\rho}", unit="s/tokens")

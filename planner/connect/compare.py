@@ -15,6 +15,7 @@ from typing import Any
 from planner.base import numbers, units
 from planner.base.display import as_json, columns, format_md_table, one_line, plain
 from planner.base.errors import Fault, Place, PlanError
+from planner.book.quantity import BOOK
 from planner.connect import causes, logs
 from planner.plans.document import Plan
 from planner.plans.plan import use_utilisation, variant
@@ -22,7 +23,7 @@ from planner.results.result import Quantity, Result, evaluate_plan
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
-STEP = "time.step_seconds"
+STEP, ALL_PHASES, ROLLOUT = "time.step_seconds", "rl.step_seconds", "rl.rollout_seconds"
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
 #: How a rate was measured that follows from the time of a step.
@@ -41,7 +42,8 @@ PACE = (
 #: What is judged, by what it is called in a line: its interval is that of published runs, and it
 #: is measured as it is defined here, which utilisation counted by others is not.
 JUDGED = {
-    STEP: "one step",
+    **{name: BOOK.quantities[name].title for name in QUANTITIES if name.startswith("rl.")},
+    **dict.fromkeys((STEP, ALL_PHASES), "one step"),
     "time.tokens_per_second": "tokens per second",
     "time.tokens_per_second_per_device": "tokens/s of a device",
     "memory.total": "live tensors, peak",
@@ -273,14 +275,24 @@ def compare_rows(
         PlanError: the log holds no more than the warm-up.
     """
     measured, notes = _measure_log(log, warm_up)
-    _derive_pace(measured, result.plan)
+    derive = _derive_phases if result.plan.reinforced else _derive_pace
+    derive(measured, result.plan)
     _derive_mfu(measured, result)
+    phases = [key for key in measured if key.startswith("rl.")]
+    if result.plan.reinforced and phases in ([], [ALL_PHASES]):
+        notes.append("no phase of a step is logged by a known name, such as timing_s/ref")
     if "time.mfu" in measured and measured["time.mfu"][0] > 1:
         notes.append(
             "no device runs faster than its peak: the log is of other devices, another model, "
             "batch or length than the plan"
         )
-    return tuple(Row(result[key], *measured[key]) for key in QUANTITIES if key in measured), notes
+    rows = tuple(
+        Row(result[key], *measured[key]) for key in QUANTITIES if key in measured and key in result
+    )
+    if not rows:
+        what = "phases of reinforcement learning alone are logged"
+        raise PlanError(Fault(what, Place(log.file), "training.mode: rl"))
+    return rows, notes
 
 
 def compare_step(plan: Plan, text: str) -> RunComparison:
@@ -380,7 +392,7 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
         "percent by its name, it is left out"
         for label, value in log.unread.items()
     ]
-    for identifier in (*QUANTITIES, *logs.RATES):
+    for identifier in (*QUANTITIES, *logs.RATES, logs.WAIT):
         columns = log.list_series(identifier)
         if not columns:
             continue
@@ -389,19 +401,24 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
             count = sum(len(values.doubles) for values in columns)
             found[identifier] = peak, f"highest of {count}"
             continue
-        values = columns[0]  # one quantity, though some logs have it in several units
-        if identifier == STEP and values.is_clock:
+        if not identifier.startswith("rl."):
+            columns = columns[:1]  # one quantity, though some logs have it in several units
+        values, total = columns[0], Fraction(0)
+        if identifier in (STEP, ALL_PHASES) and values.is_clock:
             what = "step times grow with each record, like a clock"
             raise PlanError(Fault(what, Place(log.file), "the time of each step by itself"))
-        count = len(values.doubles)
-        told = min(WARM_UP, count // 2) if warm_up is None else max(0, warm_up)
-        skipped = values.skip_steps(told)
-        if skipped >= count and warm_up is None:  # of few steps, of which many ranks wrote
-            skipped = count // 2
-        if skipped >= count:
-            fault = f"{count} records, all of them warm-up"
-            raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
-        found[identifier] = values.find_median(skipped), f"median of {count - skipped}"
+        told = min(WARM_UP, len(values.doubles) // 2) if warm_up is None else max(0, warm_up)
+        for values in columns:
+            count = len(values.doubles)
+            skipped = values.skip_steps(told)
+            if skipped >= count and warm_up is None:  # of few steps, of which many ranks wrote
+                skipped = count // 2
+            if skipped >= count:
+                fault = f"{count} records, all of them warm-up"
+                raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
+            total += values.find_median(skipped)
+        several = f"sum of {len(columns)} columns" if columns[1:] else ""
+        found[identifier] = total, several or f"median of {count - skipped}"
         note = f"the first {skipped} of {count} records are left out as warm-up"
         if skipped and note not in notes:
             notes.append(note)
@@ -421,6 +438,19 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
         share = numbers.text(paused / run, style="share")
         notes.append(f"evaluations are taken out of the run's time, {share} of it")
     return found, notes
+
+
+def _derive_phases(measured: Measured, plan: Plan) -> None:
+    """Derive the rollout, or the share that the trainer waits, from its wait for responses; what a
+    log calls a step has all phases."""
+    if STEP in measured:
+        measured.setdefault(ALL_PHASES, measured.pop(STEP))
+    wait = measured.pop(logs.WAIT, None)
+    if wait and not plan.data["rl"]["staleness"]:
+        measured.setdefault(ROLLOUT, wait)
+    elif wait and ALL_PHASES in measured:
+        share = wait[0] / measured[ALL_PHASES][0]
+        measured["rl.trainer_idle_share"] = share, "from the wait and the step time"
 
 
 def _derive_pace(measured: Measured, plan: Plan) -> None:

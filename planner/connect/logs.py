@@ -59,6 +59,8 @@ TRAINERS: Mapping[str, Sequence[str]] = {
 }
 #: What a log may have in the place of its step time.
 RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
+#: The column of what a trainer of reinforcement learning waits for responses.
+WAIT = "response_wait"
 #: The column of a step time that no column says, but a clock and a counter.
 CLOCK = "clock"
 #: What begins an event of MLPerf's logging, and a mapping as Python prints it.
@@ -246,7 +248,7 @@ class LogReader:
         logs = [each.log for each in self._trainers if each.log.columns]
         found = logs[0] if logs else self._mlperf.build_log()
         printed = self._printed.build_log()
-        if printed is not None and (found is None or found.format == "transformers"):
+        if printed is not None:
             columns = printed.columns | (found.columns if found else {})
             found = Log(printed.file, (found or printed).format, columns, printed.unread)
         if found is None and self._fault is not None:
@@ -393,9 +395,11 @@ class _Trainer:
                 re.compile(record["begins"].replace("STEP", r"(?P<step>[0-9]+)")),
                 "STEP" in record["begins"],
                 [
-                    (quantity, _compile_field(pattern, short), Fraction(worth), quantity in _TIMES)
+                    (quantity, _compile_field(pattern, short), Fraction(worth))
                     for quantity, (pattern, worth) in record["holds"].items()
                 ],
+                _compile_field(record["pairs"], short) if "pairs" in record else None,
+                record.get("label", ""),
             )
             for record in said["records"]
         ]
@@ -404,18 +408,27 @@ class _Trainer:
         """Read the records of a line; of one without its end a number at the end may be cut off."""
         if self._between is not None and self._between.search(text):
             self._is_between = True
-        for begins, says_step, fields in self._records:
+        for begins, says_step, fields, pairs, named in self._records:
             match = begins.search(text)
             while match is not None:
                 behind = begins.search(text, match.end())
                 end = len(text) if behind is None else behind.start()
                 if says_step:
                     self._step = float(match["step"])
+                values = [
+                    (quantity, "", worth, value)
+                    for quantity, pattern, worth in fields
+                    if (value := pattern.search(text, match.start(), end)) is not None
+                ]
+                for value in pairs.finditer(text, match.start(), end) if pairs else ():
+                    name = named.replace("NAME", value["name"])
+                    if (column := find_column(name)) is not None:
+                        values.append((column[0], name, column[1], value))
                 is_rate = False
-                for quantity, pattern, worth, is_timed in fields:
-                    value = pattern.search(text, match.start(), end)
-                    if value is None or not (is_whole or text[value.end() :].strip(_GOES_ON)):
+                for quantity, name, worth, value in values:
+                    if not (is_whole or text[value.end() :].strip(_GOES_ON)):
                         continue
+                    is_timed = quantity in _TIMES
                     is_rate = is_rate or is_timed
                     digits, suffix = value.group("number", "suffix")
                     digits, many = digits.replace(",", ""), _SUFFIXES[suffix]
@@ -424,7 +437,7 @@ class _Trainer:
                         label = text[match.start() :][:40].strip()
                         _judge(quantity, number, number, label, self.place)
                     if not (is_timed and self._is_between):
-                        self.log.add(quantity, number, worth, step=self._step)
+                        self.log.add(quantity, number, worth, name, self._step)
                 self._is_between = self._is_between and not is_rate
                 match = behind
 
@@ -459,12 +472,14 @@ def find_column(label: str) -> Column | None:
 
 
 def _strip_label(label: str) -> str:
-    """Strip the name of a run before a label (exports of W&B), and write it in small letters."""
-    return label.rpartition(" - ")[2].strip().casefold().replace(" ", "_").replace("-", "_")
+    """Strip what is before a label, the name of a run (exports of W&B) or of verl's file logger,
+    and write it in small letters."""
+    plain = label.rpartition(" - ")[2].strip().casefold().replace(" ", "_").replace("-", "_")
+    return plain.removeprefix("data_")
 
 
 #: What says how long a step takes.
-_TIMES = {name for name in COLUMNS if name.startswith("time.") or "per_s" in name}
+_TIMES = {name for name in COLUMNS if name.startswith(("time.", "rl.")) or "per_s" in name}
 #: What clocks are called, and what counts beside them.
 _OF_CLOCKS = {said[part] for said in _SAID["clocks"] for part in ("clock", "counter")}
 #: Scalars of event files beside which a clock says how long a step takes, by what they count.

@@ -52,6 +52,7 @@ class Adapters(NamedTuple):
 def build(plan: Plan) -> Case:
     """Build the case of a plan. Raises nothing: a missing value is bound to an Absent."""
     bindings, kinds = _bind_inputs(plan)
+    bindings[notation.n_q] = 1
     profile = kernels.load_profile(plan.settings["training.implementation"])
     parts = () if plan.model is None else plan.model.parts
     held = (s for part in parts for s in (part.stack, *(block.stack for block in part.blocks)))

@@ -23,6 +23,8 @@ from planner.engine.evaluate import Absent, Case, Entry, Evaluation
 from planner.plans.document import Plan
 from planner.plans.reinforcement import GRID, NORMAL, Lengths, read_lengths
 
+#: Evaluates an engine with so many requests of a length on each replica.
+Evaluate = Callable[[float, float], Evaluation]
 #: Stretches of the drain.
 RUNGS = 12
 #: Points of a normal distribution at which what differs between replicas is averaged.
@@ -162,63 +164,94 @@ def bind_rollout(
         build: returns the case of a plan.
     """
     bindings = _bind_roles(plan, build)
-    engine = plan.others["engine"]
     bindings[notation.k_roll] = plan.data["training"]["bytes"]["compute"]
-    case = build(engine)
-    first = Evaluation(case)
-    rl, replicas = plan.data["rl"], engine.data["parallelism"]["data"]
+    rl, replicas = plan.data["rl"], plan.others["engine"].data["parallelism"]["data"]
+    drafted = rl["rollout"]["speculation"]["draft_tokens"]
+    queries = {"engine": 1 + drafted, "draft": 1}
+    engines = [
+        _prepare_engine(plan.others[role], build, count)
+        for role, count in queries.items()
+        if role in plan.others
+    ]
     prompt, response = (read_lengths(rl[f"{name}_tokens"]) for name in ("prompt", "response"))
     requests = math.ceil(rl["prompts"] * rl["samples"] / replicas)
     live = prompt.mean + response.second_moment / (2 * response.mean)
 
-    def evaluate(count: float, length: float) -> Evaluation:
-        """Evaluate the engine with so many requests of a length on each replica."""
-        rows, stages = max(1, round(count)), engine.data["parallelism"]["pipeline"]
-        own = {
-            notation.b: max(1, Fraction(rows, stages)),
-            notation.s: max(1, round(length)),
-            notation.s_o: 1,
-        }
-        own[notation.B] = own[notation.b] * stages * replicas
-        changed = replace(case, bindings={**case.bindings, **own})
-        return first.rerun(changed, True) or Evaluation(changed)
+    def add(name: str, length: float) -> Any:
+        """Add up a quantity of engine and draft with one sequence of a length, in tokens."""
+        return sum(one(1, length).value(name) for one in engines)
 
     try:
-        longest = evaluate(1, prompt.mean + response.cap)
-        whole, cache = (longest.value(f"memory.{name}") for name in ("process", "cache"))
-        bindings |= {notation.M_one: whole, notation.M_eng: longest.value("memory.weights")}
+        longest = prompt.mean + response.cap
+        cache, weights = (add(f"memory.{name}", longest) for name in ("cache", "weights"))
+        first = engines[0](1, longest)
+        whole, *own = (first.value(f"memory.{name}") for name in ("process", "cache", "weights"))
+        held = whole - sum(own) + weights
+        bindings |= {notation.M_one: held + cache, notation.M_eng: weights}
         share = Fraction(rl["rollout"]["memory_share"])
-        free = share * longest.value("memory.capacity") - (whole - cache)
+        free = share * first.value("memory.capacity") - held
         if free < cache:
             left, taken = (numbers.text(size, "bytes") for size in (max(0, free), cache))
             raise Absent(f"the engine's cache is too small for one sequence: {left}, not {taken}")
-        cache = evaluate(1, live).value("memory.cache")
-        slots = min(int(free / cache), rl["rollout"]["max_concurrency"], requests)
-        read = evaluate(1, prompt.mean).value("time.prefill_tokens_per_second")
+        slots = min(
+            int(free / add("memory.cache", live)), rl["rollout"]["max_concurrency"], requests
+        )
+        rate = "time.prefill_tokens_per_second"
+        read = 1 / sum(1 / one(1, prompt.mean).value(rate) for one in engines)
         bindings |= {notation.n_eng: replicas, notation.n_slot: slots, notation.r_read: read}
         stretches = list_stretches(prompt.mean, response, requests, slots, replicas)
-        return bindings, tuple(_yield_rungs(stretches, evaluate))
+        return bindings, tuple(_yield_rungs(stretches, engines, drafted))
     except Absent as absent:
         names = ("n_eng", "n_slot", "r_read", "M_eng", "M_one")
         missing = [getattr(notation, name) for name in names]
         return {**dict.fromkeys(missing, absent), **bindings}, absent
 
 
+def _prepare_engine(plan: Plan, build: Callable[[Plan], Case], queries: int) -> Evaluate:
+    """Prepare the evaluation of an engine, or of its draft.
+
+    Args:
+        plan: of it.
+        build: returns the case of a plan.
+        queries: tokens of a sequence that a step of decoding computes.
+
+    Returns:
+        what evaluates it with so many requests of a length, in tokens, on each replica.
+    """
+    case = build(plan)
+    first = Evaluation(case)
+    stages, replicas = (plan.data["parallelism"][key] for key in ("pipeline", "data"))
+
+    def evaluate(count: float, length: float) -> Evaluation:
+        own = {
+            notation.b: max(1, Fraction(max(1, round(count)), stages)),
+            notation.s: max(1, round(length)),
+            notation.s_o: 1,
+            notation.n_q: queries,
+        }
+        own[notation.B] = own[notation.b] * stages * replicas
+        changed = replace(case, bindings={**case.bindings, **own})
+        return first.rerun(changed, True) or Evaluation(changed)
+
+    return evaluate
+
+
 def _yield_rungs(
-    stretches: list[Stretch], evaluate: Callable[[float, float], Evaluation]
+    stretches: list[Stretch], engines: list[Evaluate], drafted: int
 ) -> Iterator[Entry]:
-    """Yield the entries of the axis, with the time of a token from the engine's plan."""
-    for index, stretch in enumerate(stretches):
-        own = evaluate(stretch.requests, stretch.length)
+    """Yield the entries of the axis, with the time of a step: one of the engine's, and ``drafted``
+    of its draft, if there is one."""
+    for index, (tokens, requests, length) in enumerate(stretches):
+        times = (one(requests, length).value("time.decode_seconds") for one in engines)
         title = f"part {index} of {RUNGS} of the drain" if index else "all slots busy"
         yield Entry(
             "rung",
             str(index),
             title,
             bindings={
-                notation.n_tok_r: round(stretch.tokens),
-                notation.n_req_r: Fraction(round(100 * stretch.requests), 100),
-                notation.t_tok_r: own.value("time.decode_seconds"),
+                notation.n_tok_r: round(tokens),
+                notation.n_req_r: Fraction(round(100 * requests), 100),
+                notation.t_tok_r: next(times) + drafted * sum(times),
             },
         )
 

@@ -27,10 +27,11 @@ from planner.base import resources
 
 DENSE, EXPERTS, LORA, INFERENCE, PATCHES = "dense", "experts", "lora", "inference", "patches"
 ROLLOUT, LOGPROBS, UPDATES, STEP = "rl-rollout", "rl-logprobs", "rl-updates", "rl-step"
+SCORES = "logprob", "reference", "forward", "value"
 #: The error band of each phase of reinforcement learning; all else of it has that of the step.
 PHASES = {
     **dict.fromkeys(("rl.rollout_seconds", "rl.prefill_seconds", "rl.decode_seconds"), ROLLOUT),
-    **dict.fromkeys(("rl.logprob_seconds", "rl.reference_seconds", "rl.value_seconds"), LOGPROBS),
+    **dict.fromkeys((f"rl.{one}_seconds" for one in SCORES), LOGPROBS),
     **dict.fromkeys(("rl.update_seconds", "rl.trainer_seconds"), UPDATES),
     "rl.step_seconds": STEP,
 }

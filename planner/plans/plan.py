@@ -186,9 +186,9 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
             changes |= {key: check_value(key, name) for key, name in named.items()}
             found[role] = complete_plan(plan.document.change_keys(changes))
             own, other = (one.get("model.vocab") for one in (plan, found[role]))
-            if role == "teacher" and None not in (own, other) and own != other:
-                wrong = f"a vocabulary of {other} entries; the student's has {own}"
-                raise PlanError(Fault(wrong, allowed="a model with the student's vocabulary"))
+            if role in ("teacher", "draft") and None not in (own, other) and own != other:
+                wrong = f"a vocabulary of {other} entries; the model's own has {own}"
+                raise PlanError(Fault(wrong, allowed="a model with the same vocabulary"))
         except PlanError as error:
             place = plan.document.find_place(key.split("."))
             faults = [Fault(f"{role}: {one.message}", place, one.allowed) for one in error.faults]

@@ -207,15 +207,13 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
         wrong = f"{devices} devices of {every}" + (" leave none to the trainer" if split else "")
         draft.fault("rl.rollout.devices", wrong, f"at most {every - split}")
         return False
-    size = draft.default("rl.rollout.tensor", 1, "as nothing else is found") * rollout["pipeline"]
-    if devices % size:
-        wrong = f"{devices} devices are not divisible by tensor × pipeline {size} of the engine"
-        draft.fault("rl.rollout.tensor", wrong, format_divisors(devices))
-        return False
-    if devices % rollout["expert"]:
-        wrong = f"{devices} devices are not divisible by expert {rollout['expert']} of the engine"
-        draft.fault("rl.rollout.expert", wrong, format_divisors(devices))
-        return False
+    tensor = draft.default("rl.rollout.tensor", 1, "as nothing else is found")
+    sizes = {"tensor × pipeline": tensor * rollout["pipeline"], "expert": rollout["expert"]}
+    for name, size in sizes.items():
+        if devices % size:
+            wrong = f"{devices} devices are not divisible by {name} {size} of the engine"
+            draft.fault(f"rl.rollout.{name.split()[0]}", wrong, format_divisors(devices))
+            return False
     if rl["staleness"] and not split:
         wrong = "an engine on the trainer's devices generates with the newest weights"
         draft.fault("rl.staleness", wrong, "0, or placement: split")
@@ -300,7 +298,11 @@ def list_roles(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         yield "teacher", "training.teacher", {"model": teacher, **own, "cluster.devices": 1}
         return
     rl = data["rl"]
-    yield "engine", "rl.rollout", _list_engine_changes(rl["rollout"], data["training"])
+    engine = _list_engine_changes(rl["rollout"], data["training"])
+    yield "engine", "rl.rollout", engine
+    if (draft := rl["rollout"]["speculation"].get("draft")) is not None:
+        own = {"model": draft, "parallelism": {**engine["parallelism"], "expert": 1}}
+        yield "draft", "rl.rollout.speculation.draft", {**engine, **own}
     alone = {"rl.algorithm": "grpo", "rl.critic": False, "rl.reward": "verifier"}
     scored = {"model.head": False, "model.classifier": dict(HEADS["reward"] or {})}
     if rl["critic"] is not False:
@@ -315,8 +317,8 @@ def list_trainer_changes(data: Mapping[str, Any]) -> dict[str, Any]:
     its trainer alone, with packed sequences as its batch."""
     packed = ("micro_batch", "global_batch", "sequence_length")
     changes = {f"training.{key}": data["training"][key] for key in packed}
-    devices = data["cluster"]["devices"]
-    return {**changes, "training.mode": "train", "cluster.devices": devices, "rl": None}
+    devices = {"cluster.devices": data["cluster"]["devices"]}
+    return {**changes, **devices, "training.mode": "train", "rl": None}
 
 
 def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:

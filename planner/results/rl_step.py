@@ -118,7 +118,8 @@ class _RlRun:
         rungs = (entry.bindings for entry in case.entries("rung"))
         pairs = ((one[notation.n_req_r], one[notation.t_tok_r]) for one in rungs)
         beyond = case.bindings[notation.t_over]
-        self.pace = sorted((float(live), float(token + beyond)) for live, token in pairs)
+        yields = result["rl.accepted_tokens"].number
+        self.pace = sorted((float(live), float((step + beyond) / yields)) for live, step in pairs)
         lengths, count = read_lengths(rl["response_tokens"]), rl["prompts"] * rl["samples"]
         self.lengths = lengths.list_typical(count)
 

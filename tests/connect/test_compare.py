@@ -142,7 +142,7 @@ def test_tables_hold_every_row() -> None:
     assert len(body) == len(found.rows)
     for row in found.rows:
         assert compare.SHORT[row.id] in compare.render_table(found)
-    assert {*compare.SHORT} == {*compare.QUANTITIES}
+    assert {*compare.SHORT} <= {*compare.QUANTITIES}
     verdict = tree["verdict"]
     assert verdict["state"] == "outside" and verdict["text"] == found.sentence
     assert 0 < len(verdict["explained"]) <= 3

@@ -51,7 +51,7 @@ def measured(path: Path) -> dict[str, Fraction]:
 
 
 def test_every_trainer_that_is_known_has_lines_here() -> None:
-    assert {*LINES, "Megatron-LM", "torchtitan"} == {*logs.TRAINERS}
+    assert {*LINES, "Megatron-LM", "torchtitan", "NeMo RL"} == {*logs.TRAINERS}
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -62,6 +62,19 @@ def test_lines_of_a_trainer_are_read(name: str, tmp_path: Path) -> None:
     assert logs.read_log(path).format == name
     found = measured(path)
     assert {key: found[key] for key in said} == {key: Fraction(v) for key, v in said.items()}
+
+
+@pytest.mark.parametrize("name, changes, lines, said", read_data("logs")["phases"])
+def test_phases_of_reinforcement_learning_are_read(
+    name: str, changes: list[str], lines: str, said: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(lines.replace("{n}", str(n)) for n in range(1, 9)), "utf-8")
+    preset = ROOT / "presets" / "reinforcement" / "grpo_llama3.1-8b_16xh100.yaml"
+    found = compare.compare(loading.load(preset, changes), path)
+    rows = {row.id: row.measured for row in found.rows if row.id.startswith("rl.")}
+    assert found.format == name and rows == {key: Fraction(v) for key, v in said.items()}
+    assert any("no phase" in note for note in found.notes) == (len(said) == 1)
 
 
 @pytest.mark.parametrize("line, said", read_data("logs")["printed"])

@@ -56,6 +56,21 @@ def test_more_responses_a_longer_one_and_fewer_slots_take_longer() -> None:
         assert evaluate(**changes)["rl.rollout_seconds"].value > base
 
 
+@pytest.mark.slow
+def test_speculation_is_as_fast_as_published() -> None:
+    """Leviathan et al. 2023, theorem 3.8: steps of the model alone over those with a draft whose
+    step takes c of the model's, where few requests leave the device waiting for weights."""
+    few = {"rl__rollout__max_concurrency": 4, "rl__rollout__step_overhead": 0}
+    few |= {"rl__response_tokens": {"mean": 979, "spread": 0}}
+    draft = {"draft_tokens": 3, "acceptance": 0.8, "draft": "llama3.2-1b"}
+    alone, small = (evaluate(**few, model=name) for name in (PLAN["model"], draft["draft"]))
+    both = evaluate(**few, rl__rollout__speculation=draft)
+    model, c, found = (one["rl.decode_seconds"].value for one in (alone, small, both))
+    assert both["rl.accepted_tokens"].value == pytest.approx(2.952)
+    assert model / found == pytest.approx(2.952 / (1 + 3 * c / model), rel=0.02)
+    assert both["rl.memory.sync"].value > alone["rl.memory.sync"].value
+
+
 def test_a_cache_too_small_for_one_sequence_has_no_rollout() -> None:
     result = evaluate(rl__rollout__memory_share="0.2")
     assert "too small for one sequence" in result.absent["rl.step_seconds"]

@@ -34,10 +34,21 @@ prefill = phase(
     "Each prompt once: its responses share what was read of it (prefix caching).",
 )
 
+accepted = of_rl(
+    "rl.accepted_tokens",
+    "n_acc",
+    "tokens of a request that a step of the engine yields, on average",
+    unit="tokens",
+    source="Leviathan et al. 2023, speculative decoding (arXiv 2211.17192), equation 1",
+).equals(
+    (1 - x_acc ** (n_dr + 1)) / (1 - x_acc),
+    "Drafted tokens up to the first that is refused, each accepted alike, and one of the model's.",
+)
+
 decode = phase(
     "rl.decode_seconds", "t_gen", "the engine generates the responses", source=CONTINUOUS
 ).equals(
-    Sum(n_tok_r * (t_tok_r + t_over), "rung"),
+    Sum(n_tok_r * (t_tok_r + t_over), "rung") / accepted,
     "First all slots are busy; then, when no request waits, responses end one after another up to "
     "the longest. Each stretch has its own number of requests, and so its own time of a token.",
 )
@@ -73,6 +84,13 @@ reference = phase(
     "log-probabilities of the reference model",
     source=f"{NARAYANAN}, section 2.2",
 ).equals(n_ref * _forward, "As before the update, with other weights.")
+
+phase(
+    "rl.forward_seconds",
+    "t_fwd",
+    "log-probabilities of policy and reference",
+    source="sum of its parts",
+).equals(logprob + reference, "Both are passes over all responses.")
 
 values = phase(
     "rl.value_seconds", "t_v", "values of the responses by the critic", source=HYBRID

@@ -42,6 +42,9 @@ prefill_rate = rate(
 )
 
 
+#: Tokens of a step of decoding: of each sequence the last one, and those that a draft proposes.
+rows = b * n_q
+
 BALLS = "Raab & Steger 1998, Balls into bins, theorem 1"
 #: Rows of the fullest of the e groups of experts, over an even share.
 fullest = estimate(
@@ -53,8 +56,8 @@ fullest = estimate(
 )
 fullest.by("definition", expert="none").equals(1, "One device has all experts.")
 fullest.by(BALLS, expert=DIVIDED).equals(
-    1 + sqrt(2 * log(e) / (k * b)),
-    "Of rows thrown evenly into e bins, m = k b on average, the fullest has about "
+    1 + sqrt(2 * log(e) / (k * rows)),
+    "Of rows thrown evenly into e bins, m = k b n_q on average, the fullest has about "
     "m + sqrt(2 m ln e).",
 )
 
@@ -67,9 +70,9 @@ touched = estimate(
     within=SHARE,
     block="moe",
 ).equals(
-    1 - (1 - k / E) ** (b * e * fullest),
-    "Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at "
-    "least one of them chose, on the fullest device.",
+    1 - (1 - k / E) ** (rows * e * fullest),
+    "Each of the b n_q tokens of e groups chooses k of E experts evenly; the expected share that "
+    "at least one of them chose, on the fullest device.",
 )
 
 read = decoding(
@@ -99,10 +102,11 @@ products = estimate(
     source=TILE,
 )
 products.where(routed=False).equals(
-    maximum(b, n_row) * component_flops, "Those of b tokens; a kernel computes whole tiles of rows."
+    maximum(rows, n_row) * component_flops,
+    "Those of b n_q tokens; a kernel computes whole tiles of rows.",
 )
 products.where(routed=True).equals(
-    maximum(b * fullest, n_row * E * touched / (k * e)) * component_flops,
+    maximum(rows * fullest, n_row * E * touched / (k * e)) * component_flops,
     "Those of the fullest device's rows, in whole tiles for each expert that some token chose.",
 )
 
@@ -168,7 +172,7 @@ attend.by(
 ).equals(
     maximum(
         _bandwidth,
-        2 * a / t * (2 * r_kv + d_r) / (k_kv * (r_kv + d_r)) * cached / (peak_16 * e_16),
+        2 * n_q * a / t * (2 * r_kv + d_r) / (k_kv * (r_kv + d_r)) * cached / (peak_16 * e_16),
     ),
     "Keys and values are one; each of a rank's heads multiplies all of them by its query and by "
     "its weights, so that long caches wait for arithmetic where heads are many.",
@@ -254,10 +258,10 @@ for _towers, _decode in _DECODERS:
 all_reduce = seconds(
     "time.decode.all_reduce",
     "t_ar",
-    "all-reduce of the activations of b tokens over the tensor-parallel ranks",
+    "all-reduce of the activations of a step's tokens over the tensor-parallel ranks",
     source="vLLM, distributed/device_communicators/custom_all_reduce.py; NCCL, graph/tuning.cc",
 )
-_volume = 2 * (t - 1) / t * k_a * b * h
+_volume = 2 * (t - 1) / t * k_a * rows * h
 all_reduce.where(tensor="none").equals(0, "One device has nothing to exchange.")
 all_reduce.where(tensor="node").equals(
     minimum(a_ar + x_ar * log2(t) + _volume / (link * e_ar), a_sw + _volume / link),
@@ -265,7 +269,7 @@ all_reduce.where(tensor="node").equals(
     "ones by the collective library, which begins later and fills the link.",
 )
 all_reduce.where(tensor="nodes").equals(
-    a_sw + 2 * log2(t / n_node) * a_net + _volume / link + 2 * k_a * b * h / (n_node * fabric),
+    a_sw + 2 * log2(t / n_node) * a_net + _volume / link + 2 * k_a * rows * h / (n_node * fabric),
     "The collective library's: inside each node, and up and down a tree of nodes in which each "
     "device's network card sends its part.",
 )
@@ -282,12 +286,12 @@ _each = L_k * Sum(exchanges, "block")
 
 
 def _of_step(name: str, symbol: str, whole: Quantity, hops: Operand | int) -> Quantity:
-    """Declare an all-to-all of b tokens as of a micro-batch, but without the host waiting for the
-    counts (CUDA graphs); ``hops`` to other devices are added if it has none itself."""
+    """Declare an all-to-all of a step's tokens as of a micro-batch, but without the host waiting
+    for the counts (CUDA graphs); ``hops`` to other devices are added if it has none itself."""
     found = seconds_of_block(name, symbol, f"{whole.title}, in a step of decoding")
     for formula in whole.formulas:
         none = dict.fromkeys((waiting.symbol, exchange_latency.symbol), 0 * b)
-        few = formula.written.put({tokens.symbol: 1 * b, e_a2a: e_a2a * e_few, **none})
+        few = formula.written.put({tokens.symbol: rows, e_a2a: e_a2a * e_few, **none})
         more = 0 if "all-gather" in formula.when.values() else hops
         found.formulas.append(replace(formula, quantity=found, written=few + more))
     return found
@@ -307,19 +311,21 @@ for _towers, _decode in _DECODERS:
         "the other groups, and to each of the devices that share an expert.",
     )
 
-sends = seconds(
+sends = serving(
     "time.decode.sends",
     "t_send,dec",
     "sending a step's tokens through the stages",
+    unit="s",
+    coefficient="bytes",
     source=f"{NARAYANAN}, section 4.1",
 )
 sends.where(pipeline="none").equals(0, "There is one stage.")
 sends.where(pipeline="node").equals(
-    (p - 1) * (k_a * b * h / (t * link) + a_link),
-    "p - 1 times b h activations over the link, divided over the tensor-parallel ranks.",
+    (p - 1) * (k_a * rows * h / (t * link) + a_link),
+    "p - 1 times b n_q h activations over the link, divided over the tensor-parallel ranks.",
 )
 sends.where(pipeline="nodes").equals(
-    (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
+    (p - 1) * (k_a * rows * h / (t * fabric) + a_net), "As inside a node, over the network."
 )
 
 ENGINES = "vLLM issues 6854 and 10634 (host time between steps of decoding)"
