@@ -271,22 +271,10 @@ class LogReader:
         text = clean.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         words = [word for word in _WORDS if word in text]
         *lines, last = text.split("\n")
-        if not words and self._are_numbers(text, lines):
-            lines.clear()
         for line in lines:
             self._read_line(line, words)
         if last:
             self._read_line(last, words, is_whole=False)
-
-    def _are_numbers(self, text: str, lines: Sequence[str]) -> bool:
-        """Read the rows of a table column by column where each is nothing but numbers."""
-        table, behind = self._table, self._number > 100 and not self._too_long
-        if self.kind != "CSV" or table is None or not behind or self._fault or '"' in text:
-            return False
-        if not table.open_lines and self._rows.add_columns(table.labels, table.columns(lines)):
-            self._number += len(lines)
-            return True
-        return False
 
     def _read_line(self, text: str, words: Sequence[str], is_whole: bool = True) -> None:
         """Read one line, in which some of these words may be."""
@@ -566,29 +554,6 @@ class _Rows:
                 raise PlanError(Fault(what, where, unit))
             self.log.add(quantity, number, worth, labels[place], math.nan if step is None else step)
 
-    def add_columns(self, labels: tuple[str, ...], cells: Sequence[Sequence[str]]) -> bool:
-        """Add many rows by columns; False where one of them needs ``add_row``."""
-        counters, known, _ = _find_columns(labels)
-        if not cells or self.log.columns.keys().isdisjoint(_TIMES):
-            return False
-        places = [*counters[:1], *(place for place, *_ in known)]
-        try:
-            doubles = {place: array("d", map(float, cells[place])) for place in places}
-        except ValueError:
-            return False
-        if not all(math.isfinite(sum(values)) for values in doubles.values()):
-            return False
-        for place, _, _, least, most in known:
-            low, high = min(doubles[place]), max(doubles[place])
-            if low <= 0 or not least <= low or not high <= most:
-                return False
-        steps = doubles[counters[0]] if counters else array("d", [math.nan]) * len(cells[0])
-        for place, quantity, worth, *_ in known:
-            series = self.log.column(quantity, labels[place], worth)
-            series.doubles.extend(doubles[place])
-            series.steps.extend(steps)
-        return True
-
     def build_log(self) -> Log | None:
         """Build the log; a clock counts where nothing says how long a step takes."""
         columns = dict(self.log.columns)
@@ -814,13 +779,6 @@ class _Table:
             allowed = f"{len(self.labels)}, as in the header"
             raise PlanError(Fault(f"{len(cells)} columns", Place(self._file, line), allowed))
         return cells
-
-    def columns(self, lines: Sequence[str]) -> list[tuple[str, ...]]:
-        """Split whole lines without quotation marks into columns; none where rows differ."""
-        rows = [line.split(self._delimiter) for line in lines]
-        if any(len(row) != len(self.labels) for row in rows):
-            return []
-        return list(zip(*rows, strict=True))
 
     def _split_row(self, text: str, line: int) -> list[str]:
         """Split a line at its delimiter, with quoted cells as CSV has them."""
