@@ -385,25 +385,3 @@ def test_a_row_in_quotes_goes_on_and_is_one_record(end: str, tmp_path: Path) -> 
     (tmp_path / "run.csv").write_bytes(rows.replace("\n", end).encode())
     (series,) = logs.read_log(tmp_path / "run.csv").list_series("time.step_seconds")
     assert [*series.doubles] == [1.5, 2.5, 3.5] and [*series.steps] == [1, 2, 3]
-
-
-def test_a_table_is_the_same_read_by_columns_or_by_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows of nothing but numbers are read by columns, those around an empty cell one by one."""
-    path = tmp_path / "steps.csv"
-    rows = [f"{n},{250 + n % 7},{8.5 if n != 3000 else ''},4.2" for n in range(1, 4000)]
-    path.write_text("\n".join(["step,step_time_ms,memory_allocated_gib,loss", *rows]) + "\n")
-    monkeypatch.setattr(logs, "CHUNK", 8192)
-    add, taken = logs._Rows.add_columns, list[bool]()
-
-    def noted(*given: Any) -> bool:
-        taken.append(add(*given))
-        return taken[-1]
-
-    monkeypatch.setattr(logs._Rows, "add_columns", noted)
-    by_columns = logs.read_log(path)
-    assert set(taken) == {True, False}
-    monkeypatch.setattr(logs._Rows, "add_columns", lambda *_: False)
-    assert by_columns == logs.read_log(path)
-    assert len(by_columns.list_series("memory.total")[0].doubles) == 3998
