@@ -138,26 +138,10 @@ class Log:
             step: the number of the step; NaN where the log does not say.
         """
         if double:
-            series = self.column(quantity, label, worth)
+            columns = self.columns.setdefault(quantity, {})
+            series = columns.get(label) or columns.setdefault(label, Series(worth))
             series.doubles.append(double)
             series.steps.append(step)
-
-    def column(self, quantity: str, label: str, worth: Fraction) -> Series:
-        """Return the column of a quantity with a label; create an empty one if there is none.
-
-        Args:
-            quantity: the id of the quantity.
-            label: the column's name in the log.
-            worth: what a value of 1 in the log is in the quantity's unit; read only for a new
-                column.
-
-        Returns:
-            The values read so far, which the caller extends.
-        """
-        try:
-            return self.columns[quantity][label]
-        except KeyError:
-            return self.columns.setdefault(quantity, {}).setdefault(label, Series(worth))
 
     def list_series(self, quantity: str) -> list[Series]:
         """List the columns of a quantity, the first that was logged first."""
@@ -531,12 +515,9 @@ class _Rows:
         for place in counters:
             if (step := _parse_number(values[place])) is not None:
                 break
-        if self._clocks and self.log.columns.keys().isdisjoint(_TIMES):
-            plain = {said: values[place] for said, place in clocked.items()}
-            for clock in self._clocks:
-                clock.record_row(plain)
-        else:
-            self._clocks = []  # which nobody asks for any more
+        plain = {said: values[place] for said, place in clocked.items()}
+        for clock in self._clocks:
+            clock.record_row(plain)
         for place, quantity, worth, least, most in known:
             value = values[place]
             number = _parse_number(value)
