@@ -19,7 +19,7 @@ from planner.connect.exports import FORMATS, build_config, table
 from planner.connect.exports.rules import CONDITIONS
 from planner.connect.imports import python_file
 from planner.documents import source
-from planner.plans.document import Plan
+from planner.plans.document import Plan, merge_mappings
 from planner.questions import loading
 from tests.conftest import read_data
 
@@ -302,21 +302,13 @@ def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
         build_config(load(), "megatrn")
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Path) -> None:
-    from planner.connect import imports
-    from planner.results.result import evaluate_plan
-
-    if not hasattr(imports, "document"):
-        pytest.skip("there is no importer of Megatron-LM arguments yet")
-    plan = loading.load(path)
-    arguments_file = tmp_path / "run.args"
-    arguments_file.write_text(build_config(plan, "megatron").text, encoding="utf-8")
-    model = tmp_path / "model.yaml"
-    model.write_text(imports.import_file(str(arguments_file), "megatron").text, encoding="utf-8")
-    again = loading.load(path, [f"model={model}"])
-    for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
-        assert evaluate_plan(again)[quantity].value == evaluate_plan(plan)[quantity].value, quantity
+@pytest.mark.parametrize(("to", "plan", "keys"), TABLES["cannot_start"])
+def test_what_a_framework_cannot_start_is_named(
+    to: str, plan: dict[str, Any], keys: list[str]
+) -> None:
+    around = {"cluster": {"accelerator": "h100-sxm-80gb", "devices": 8}, "parallelism": {"zero": 3}}
+    made = build_config(loading.load(merge_mappings(around, plan)), to)
+    assert [one.key for one in made.lost] == keys
 
 
 def test_a_plan_that_a_framework_cannot_run_is_refused(
