@@ -66,6 +66,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+def flatten(tree: Mapping[str, Any], joint: str = ".", before: str = "") -> dict[str, Any]:
+    """Flatten mappings in mappings to one, without lists.
+
+    Args:
+        tree: the outermost mapping.
+        joint: what stands between a key and one inside it.
+        before: what stands in front of all keys.
+    """
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            found |= flatten(value, joint, f"{before}{key}{joint}")
+        elif not isinstance(value, list):
+            found[f"{before}{key}"] = value
+    return found
+
+
 def as_json(tree: Any) -> str:
     """Format data as a JSON document."""
     return quote_json(plain(tree), indent=2) + "\n"

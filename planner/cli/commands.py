@@ -210,7 +210,7 @@ def _run_report(options: argparse.Namespace) -> int | str:
     for path in kinds:
         report.write_report(result, path)
     sys.stdout.write(report.as_text(result, options.format or "text", options.only))
-    missed = _print_missed(result.questions)
+    missed = _print_missed(result.questions.missed)
     fit = limit and judge_limit(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
 
@@ -228,11 +228,11 @@ def _report_model(options: argparse.Namespace) -> str:
     return (model.encode_sizes if options.format == "json" else model.format_sizes)(found)
 
 
-def _print_missed(questions: Any) -> bool:
-    """Print the requirements that a plan misses, a line each; return whether there are any."""
-    for fault in questions.missed:
+def _print_missed(missed: Sequence[Fault]) -> bool:
+    """Print the requirements that are missed, a line each; return whether there are any."""
+    for fault in missed:
         print(fault, file=sys.stderr)
-    return bool(questions.missed)
+    return bool(missed)
 
 
 def _run_quick(options: argparse.Namespace) -> int | str:
@@ -257,7 +257,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
         report.write_report(result, path)
     if options.format != "text":
         sys.stdout.write(report.as_text(result, options.format))
-        return FAILED if _print_missed(result.questions) else OK
+        return FAILED if _print_missed(result.questions.missed) else OK
     asked = result.questions
     lead = [f"MISSED  {one.sentence}" for one in asked.requirements if not one.holds]
     lead += [f"ANSWER  {one.name}: {one.sentence}" for one in asked.answers]
@@ -277,7 +277,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     body = f"{report.as_text(result, options.format)}\n" if planned else ""
     sys.stdout.write(f"{told}\n\n{body}{said}")
-    return FAILED if _print_missed(asked) else OK
+    return FAILED if _print_missed(asked.missed) else OK
 
 
 def _find_answer(result: Any) -> Any:
@@ -671,16 +671,12 @@ def _run_diff(options: argparse.Namespace) -> int | str:
         if options.format == "json":
             said = branches.encode_branches(plans)
         else:
-            said = (
-                branches.render_branches if options.format == "md" else branches.format_branches
-            )(plans, options.all)
+            form = branches.render_branches if options.format == "md" else branches.format_branches
+            said = form(plans, options.all)
         sys.stdout.write(said)
         if faults:
             raise PlanError(faults)
-        missed = [fault for one in plans for fault in one.missed]
-        for fault in missed:
-            print(fault, file=sys.stderr)
-        return FAILED if missed else OK
+        return FAILED if _print_missed([fault for one in plans for fault in one.missed]) else OK
     if options.plans:
         raise PlanError(Fault("--plans needs a revision", None, "diff main --plans plans"))
     if options.new is None:

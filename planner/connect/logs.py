@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import files, resources
-from planner.base.display import one_line
+from planner.base.display import flatten, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import events
 
@@ -333,7 +333,7 @@ class LogReader:
         except RecursionError:
             raise _refuse_depth(self.place) from None
         if isinstance(row, dict):
-            self._rows.add_object(line, _flatten_row(row))
+            self._rows.add_object(line, flatten(row, "_"))
 
     def _read_events(self, data: bytes) -> None:
         """Read a part of a TensorBoard event file; each scalar of a known tag becomes a record."""
@@ -643,7 +643,7 @@ def _parse_event(text: str) -> Mapping[str, Any]:
         if isinstance(event, dict):
             key, value = event.get("key"), event.get("value")
             named = {str(key): value} if key == "global_batch_size" else {}
-            return _flatten_row({**event, "value": None, **named})
+            return flatten({**event, "value": None, **named}, "_")
     return {}
 
 
@@ -666,7 +666,7 @@ def _parse_records(text: str) -> Iterator[dict[str, Any]]:
     end = yield from _walk_value(text, _skip_space(text, 0), own)
     if _skip_space(text, end) < len(text):
         raise json.JSONDecodeError("Extra data", text, _skip_space(text, end))
-    yield _flatten_row(own)
+    yield flatten(own, "_")
 
 
 _DECODER = json.JSONDecoder(**_NUMBERS)
@@ -704,20 +704,9 @@ def _walk_value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, 
             if close == "}":
                 own[key] = value
             elif isinstance(value, dict):
-                yield _flatten_row(value)
+                yield flatten(value, "_")
         at = _skip_space(text, at)
     return at + 1
-
-
-def _flatten_row(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Flatten nested objects to one mapping, keys joined by an underscore; lists are left out."""
-    found: dict[str, Any] = {}
-    for key, value in row.items():
-        if isinstance(value, dict):
-            found |= _flatten_row(value, f"{before}{key}_")
-        elif not isinstance(value, list):
-            found[f"{before}{key}"] = value
-    return found
 
 
 class _Table:

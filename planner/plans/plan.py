@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from planner.base import units
-from planner.base.display import one_line
+from planner.base.display import flatten, one_line
 from planner.base.errors import Fault, Place, PlanError, format_divisors, nearest
 from planner.book.quantity import BOOK, Book
 from planner.documents import aliases, schema, source, stacks
@@ -163,7 +163,7 @@ def complete_plan(document: source.Document) -> Plan:
     own = get_book(draft)
     _check_measured(draft, own)
     draft.raise_faults()
-    settings = _collect_scalars(draft.data, DECIDING)
+    settings = flatten({section: draft.data.get(section) for section in DECIDING})
     settings["model.shape"] = model is not None
     settings.update(hardware.pick_settings(draft))
     name, defaults = draft.get("name"), draft.defaults
@@ -309,22 +309,6 @@ def begin_plan(document: source.Document) -> tuple[Draft, Model | None]:
     model = build_model(draft)
     draft.raise_faults()
     return draft, model
-
-
-def _collect_scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
-    """Collect all values that are neither a mapping nor a list, by dotted key."""
-    found: dict[str, Any] = {}
-
-    def walk(node: Mapping[str, Any], around: str) -> None:
-        """Collect scalars below a mapping; ``around`` is its dotted key with a dot behind."""
-        for key, value in node.items():
-            if isinstance(value, dict):
-                walk(value, f"{around}{key}.")
-            elif not isinstance(value, list):
-                found[f"{around}{key}"] = value
-
-    walk({section: data.get(section) for section in sections}, "")
-    return found
 
 
 def is_own_choice(plan: Plan, key: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 from planner.base import numbers
 from planner.base.numbers import trim_zeros
@@ -68,8 +67,8 @@ class Plane:
         y_ticks = [(y, words[1](y)) for y in _pick_ticks(self.y_low, self.y_high, up is math.log10)]
         left = 12 + LETTER * max((len(text) for _, text in y_ticks), default=0)
         edges = round(left), WIDTH - RIGHT, TOP, height - BOTTOM
-        self.x = make_axis(self.x_low, self.x_high, edges[0], edges[1], across, 1)
-        self.y = make_axis(self.y_low, self.y_high, edges[3], edges[2], up, 1)
+        self.x = make_axis(self.x_low, self.x_high, edges[0], edges[1], across)
+        self.y = make_axis(self.y_low, self.y_high, edges[3], edges[2], up)
         x_ticks = x_values or _pick_ticks(self.x_low, self.x_high, across is math.log10)
         kept = _drop_overlaps([(self.x(x), words[0](x)) for x in x_ticks])
         placed = [(self.y(y), text) for y, text in y_ticks]
@@ -217,26 +216,20 @@ def list_powers(low: float, high: float) -> list[float]:
 
 
 def make_axis(
-    low: float,
-    high: float,
-    start: float,
-    end: float,
-    scale: Callable[[float], float] = float,
-    digits: int | None = None,
-) -> Callable[[float], Any]:
-    """Make the function from numbers to positions along an axis.
+    low: float, high: float, start: float, end: float, scale: Callable[[float], float] = float
+) -> Callable[[float], float]:
+    """Make the function from numbers to positions along an axis, to one decimal.
 
     Args:
         low, high: numbers at the ends.
         start, end: positions of the ends; start is the larger one for an axis that points up.
         scale: what makes the axis linear in position, such as log10.
-        digits: decimals of a position; None rounds it to an integer.
 
     Returns:
         A function; numbers beyond the ends have positions beyond them.
     """
     low, high = scale(low), scale(high)
-    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
+    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), 1)
 
 
 def list_steps(low: float, high: float) -> list[float]:

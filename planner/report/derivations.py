@@ -349,12 +349,10 @@ def label_entry(entry: Entry) -> str:
     return clean(entry.path if entry.parent or not entry.title else entry.title)
 
 
-def format_options(value: Any, mark: str = "") -> str:
-    """Format the values of a setting under which a formula applies, each between two marks."""
+def format_options(value: Any) -> str:
+    """Format the values of a setting under which a formula applies."""
     values = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
-    return " or ".join(
-        f"{mark}{str(one).lower() if isinstance(one, bool) else one}{mark}" for one in values
-    )
+    return " or ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
 
 
 def break_sum(box: Box) -> list[Box]:

@@ -168,7 +168,7 @@ def build_panels(
     most = max(float(sum(v for _, v in held)) for stage in stages for held in stage)
     limit = capacity if capacity < 1.4 * most else None
     top = max(most, limit or 0)
-    y = make_axis(0, top, of.bottom, of.top, digits=1)
+    y = make_axis(0, top, of.bottom, of.top)
     line = y(limit or 0)
     wide = min(WIDEST, (of.right - of.left) / moments)
     named, found = set[str](), []

@@ -54,8 +54,8 @@ def place_kernels(peak: float, bandwidth: float, kernels: Sequence[Label]) -> Ro
     room = ASIDE + LETTER * max(len(kernel.text) for kernel in kernels)  # behind the last one
     last = first * (most / first) ** ((BOX.right - BOX.left) / (BOX.right - BOX.left - room))
     low, high = min(peak, *rates) / 1.4, max(peak, *rates) * 1.25
-    x = make_axis(first, last, BOX.left, BOX.right, math.log10, 1)
-    y = make_axis(low, high, BOX.bottom, BOX.top, math.log10, 1)
+    x = make_axis(first, last, BOX.left, BOX.right, math.log10)
+    y = make_axis(low, high, BOX.bottom, BOX.top, math.log10)
     start = max(first, low / bandwidth)
     x0, y0, x1, y1 = x(start), y(bandwidth * start), x(ridge), y(peak)
     dots = [replace(kernel, x=x(kernel.x), y=y(kernel.y)) for kernel in kernels]
