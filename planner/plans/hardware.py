@@ -28,7 +28,7 @@ from planner.plans.kernels import load_profile
 FORMATS, PEAKS, INPUTS = resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
 #: Modules that selective recomputation can recompute (training.recompute_modules).
 CORE = "core_attention"
-MODULES = (CORE, "norm", "activation", "mlp", "moe")
+MODULES = (CORE, "mla_up_projection", "norm", "activation", "mlp", "moe")
 #: The efficiencies that apply to matmuls of a format; the first that an accelerator has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 #: Matmul efficiencies, and the peak that each is a share of.

@@ -319,6 +319,7 @@ reruns.by("the plan (training.recompute)", recompute="none").equals(0, "Nothing 
 reruns.by(MODULES, recompute=("selective", "full"), layers=False).equals(0, "It is in no layer.")
 _SELECTIVE: dict[str, Any] = {"recompute": "selective", "layers": True}
 _CHOSEN = {**_SELECTIVE, "again_operations": False}
+_WHOLE = {**_CHOSEN, "block": "attention", "scored": False, "latent": True}
 for _runs in (True, False):
     _how = "It is chosen to run once more." if _runs else "It is kept."
     reruns.by(
@@ -332,7 +333,11 @@ for _runs in (True, False):
         reruns.by(MODULES, **_CHOSEN, block=_kind, **{f"again_{_kind}": _runs}).equals(
             int(_runs), _how
         )
-reruns.by(MODULES, **_CHOSEN, block="attention", scored=False).equals(0, "It is kept.")
+    reruns.by(MODULES, **_WHOLE, split="column", again_mla_up_projection=_runs).equals(
+        int(_runs), _how
+    )
+reruns.by(MODULES, **_WHOLE, split=("none", "row")).equals(0, "It is kept.")
+reruns.by(MODULES, **{**_WHOLE, "latent": False}).equals(0, "It is kept.")
 reruns.by(MODULES, **_CHOSEN, block=("norm", *ELSE)).equals(0, "Nothing of it can be chosen.")
 _OPERATIONS = {**_SELECTIVE, "again_operations": True}
 reruns.by(PER_OPERATION, **_OPERATIONS, type="linear").equals(

@@ -333,19 +333,24 @@ for _beside_work in BESIDE_WORK:
 again = seconds_of_block(
     "time.block.again", "t_re", "what the backward pass computes again of a block"
 )
-again.by(CHECKPOINTED_CORE, block="attention", again_core_attention=True).equals(
-    time_core.forward + time_core.context_forward,
-    "The attention core, with the keys and values of other ranks: what backward needs of it was "
-    "not kept.",
-)
-again.by(
-    f"{DAO}, section 3.1: the backward kernel computes the scores again by itself; {MODULES}",
-    block="attention",
-    again_core_attention=False,
-).equals(
-    0,
-    "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
-)
+_CORE = time_core.forward + time_core.context_forward
+_UP = Sum(time_product.forward + time_product.adapter, "product", split="column") + elementwise
+_WHAT = {
+    (True, False): "The attention core, with the keys and values of other ranks: what backward "
+    "needs of it was not kept.",
+    (False, False): "Nothing: its core is kept, or is a fused one of an implementation that does "
+    "not run it again.",
+    (False, True): "The projections that latent attention takes up to its heads, and their turns.",
+    (True, True): "The attention core, and the projections up to its heads with their turns.",
+}
+for (_core, _up), _text in _WHAT.items():
+    _of_both = {"block": "attention", "again_core_attention": _core}
+    _runs = (_CORE if _core else 0) + (_UP if _up else 0)
+    _sources = f"{CHECKPOINTED_CORE}; {DAO}, section 3.1: a fused backward kernel computes the "
+    _sources += f"scores again by itself; {MODULES}"
+    again.by(_sources, **_of_both, latent=True, again_mla_up_projection=_up).equals(_runs, _text)
+    if not _up:
+        again.by(_sources, **_of_both, latent=False).equals(_runs, _text)
 again.by(MODULES, block="norm", again_norm=True).equals(elementwise, "The norm.")
 again.by(MODULES, block="norm", again_norm=False).equals(0, "It is kept.")
 
