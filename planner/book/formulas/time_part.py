@@ -335,22 +335,14 @@ again = seconds_of_block(
 )
 _CORE = time_core.forward + time_core.context_forward
 _UP = Sum(time_product.forward + time_product.adapter, "product", split="column") + elementwise
-_WHAT = {
-    (True, False): "The attention core, with the keys and values of other ranks: what backward "
-    "needs of it was not kept.",
-    (False, False): "Nothing: its core is kept, or is a fused one of an implementation that does "
-    "not run it again.",
-    (False, True): "The projections that latent attention takes up to its heads, and their turns.",
-    (True, True): "The attention core, and the projections up to its heads with their turns.",
-}
-for (_core, _up), _text in _WHAT.items():
-    _of_both = {"block": "attention", "again_core_attention": _core}
-    _runs = (_CORE if _core else 0) + (_UP if _up else 0)
-    _sources = f"{CHECKPOINTED_CORE}; {DAO}, section 3.1: a fused backward kernel computes the "
-    _sources += f"scores again by itself; {MODULES}"
-    again.by(_sources, **_of_both, latent=True, again_mla_up_projection=_up).equals(_runs, _text)
-    if not _up:
-        again.by(_sources, **_of_both, latent=False).equals(_runs, _text)
+_KEPT = "Nothing else: a fused core is kept, or not run again by its implementation."
+for _core, _text in ((_CORE, "The core, with other ranks' keys and values."), (0, _KEPT)):
+    _of_both = {"block": "attention", "again_core_attention": _core is _CORE}
+    _source = f"{CHECKPOINTED_CORE}; {DAO}, section 3.1; {MODULES}"
+    again.by(_source, **_of_both, latent=False).equals(_core, _text)
+    for _up, _further in ((_UP, "Projections up to the heads of latent attention. "), (0, "")):
+        _of_latent = {"latent": True, "again_mla_up_projection": _up is _UP}
+        again.by(_source, **_of_both, **_of_latent).equals(_core + _up, _further + _text)
 again.by(MODULES, block="norm", again_norm=True).equals(elementwise, "The norm.")
 again.by(MODULES, block="norm", again_norm=False).equals(0, "It is kept.")
 
