@@ -329,9 +329,8 @@ def _collect_values(text: str, pieces: Iterable[Piece]) -> dict[str, Said]:
         for key, value in values.items():
             one = Said(value, place, ASSUMED + why[key] if key in why else "")
             key = f"{key} {value}" if key == "question" else key
-            before = (
-                said.get(key) if key == "cluster.accelerator" and fast in {*said, *values} else None
-            )
+            instance = key == "cluster.accelerator" and fast in {*said, *values}
+            before = said.get(key) if instance else None
             if before and _name_family(before.value) == _name_family(value):
                 said[key] = one if fast in values else before
             elif key not in UNREAD and not _keep_value(text, said, key, one):
@@ -606,7 +605,7 @@ def _complete_values(said: dict[str, Said]) -> dict[str, Said]:
     _convert_tokens(said, tuned)
     _share_batch(said, tuned)
     follow = {BATCH, "training.gradient_accumulation"} & said.keys()
-    if tuned and not follow and "largest-batch" not in asked:
+    if tuned and not follow and not {"largest-batch", "fewest-devices", "cheapest"} & {*asked}:
         _assume_batch(said)
     if spent and not sized and "training.tokens" not in said and (size := _count_parameters(said)):
         why = f"{ASSUMED}{spent.value} FLOP at 6 a parameter and token"
@@ -722,9 +721,8 @@ def _assume_devices(said: dict[str, Said], asked: list[str], trained: bool) -> N
     bought = limits and bare and "largest-model" not in asked
     if bought and trained and not asked:
         del said["cluster.devices"]
-    counted = (
-        {*without["counted"]} & {*asked} or {"hours", "price"} & said.keys() or several or bought
-    )
+    paid = {"hours", "price"} & said.keys()
+    counted = {*without["counted"]} & {*asked} or paid or several or bought
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and "deadline" in limits:
@@ -1429,9 +1427,8 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
         PlanError: it may be the price of a device or of a node.
     """
     money = said.get("money")
-    spent = (
-        {*asked} & {*ANSWERED, "tokens-by-deadline"} and "cost" not in asked
-    ) or "price" in said
+    solved = {*asked} & {*ANSWERED, "tokens-by-deadline"}
+    spent = (solved and "cost" not in asked) or "price" in said
     if money and not spent and Fraction(money.value) < _load_phrases()["limits"]["hourly"]:
         why = f"{ASSUMED}${money.value} alone is the price of a device for an hour"
         said["price"] = said.pop("money")._replace(why=why)
@@ -1489,11 +1486,9 @@ def _add_network(said: dict[str, Said], asked: Iterable[str]) -> None:
         each = said.get("cluster.devices_per_node")
         many = count.value if count else 0
         grown = many and {"fewest-devices", "cheapest"} & {*asked}
-        several = grown or many > (each.value if each else 8)
-        slow = (
-            several and "network" not in known and known["link"]["topology"] in ("host", "switch")
-        )
-        if slow or (many > 4096 and several and "network" not in known):
+        several = (grown or many > (each.value if each else 8)) and "network" not in known
+        slow = several and known["link"]["topology"] in ("host", "switch")
+        if slow or (many > 4096 and several):
             _add_assumptions(said, "cluster.network.bandwidth")
         return
     kind, value = of.value if of else "card", units.parse(rate.value, "bytes/s")
@@ -1515,14 +1510,10 @@ def _is_paired(said: Mapping[str, Said]) -> bool:
 
 
 def _assume_batch(said: dict[str, Said]) -> None:
-    """Assume the batch of a fine-tuning, in whole sequences for each device; one micro-batch of
-    each where the optimizer steps inside the backward pass."""
-    step = said.get("training.optimizer_step")
-    at_once = step is not None and step.value == "in-backward"
-    batch, why = _load_phrases()["assumptions"]["batch at once" if at_once else BATCH]
-    micro, count = (said.get(key) for key in (COUNTS[1], "cluster.devices"))
-    whole = (count.value if count else 1) * (micro.value if micro else 1 + _is_paired(said))
-    said[BATCH] = Said(-(-batch // whole) * whole, Place(TEXT), ASSUMED + why)
+    """Assume the batch of a fine-tuning."""
+    values = {"training.objective": "sft"} | {key: one.value for key, one in said.items()}
+    batch, why = source.assume_batch(values.get, values.get("cluster.devices") or 1)
+    said[BATCH] = Said(batch, Place(TEXT), ASSUMED + why)
 
 
 def _share_batch(said: dict[str, Said], tuned: bool) -> None:
@@ -1585,9 +1576,8 @@ def _convert_rate(said: dict[str, Said], adapted: bool, asked: Iterable[str]) ->
     peak = next(peaks[one] for one in (precision, "bf16", "fp16") if one in peaks)
     whole = units.parse(peak["value"], "FLOP/s") / (2 if peak["convention"] == "sparse" else 1)
     each = Fraction(rate.value) * (10**12 if flop else _count_flop(said, size or 0))
-    total = (
-        tokens and not of and each / count.value / whole >= _load_phrases()["limits"]["least mfu"]
-    )
+    least = _load_phrases()["limits"]["least mfu"]
+    total = tokens and not of and each / count.value / whole >= least
     each /= count.value if total else 1
     shown = f"{rate.value} {'TFLOP/s' if flop else 'tokens/s, attention counted,'}"
     shown += " of each device" if tokens and not of and not total else ""

@@ -8,12 +8,13 @@ value where it was written and who decided it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.base import numbers
 from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents import aliases, stacks, yaml_nodes
 from planner.documents.references import (
@@ -39,6 +40,39 @@ SEARCHED = " (parallelism: auto)"
 SPLIT = " (rl.rollout: auto)"
 #: Objectives whose sequences come in pairs.
 PAIRED = ("dpo", "orpo", "reward")
+#: Tokens of a step of training where a plan leaves its batch open: 4M, rounded to a power of two.
+TOKENS = 2**22
+#: Sequences of a step of fine-tuning where a plan leaves its batch open.
+SEQUENCES = 64
+
+
+def assume_batch(get: Callable[[str], Any], devices: int) -> tuple[int, str]:
+    """Assume the global batch of a plan that leaves it open: as many whole sequences as ``TOKENS``
+    fill, of fine-tuning ``SEQUENCES``, the same number for each device; one micro-batch of each
+    where the optimizer steps inside the backward pass.
+
+    Args:
+        get: returns the value of a dotted key of the plan or of its document; None without one.
+        devices: how many train.
+
+    Returns:
+        The batch in sequences, and the reason for it.
+    """
+    objective, micro = get("training.objective"), get("training.micro_batch")
+    each = micro or 1 + (objective in PAIRED)
+    if get("training.optimizer_step") == "in-backward":
+        why = "one micro-batch for each device, as the optimizer steps inside the backward pass"
+        return devices * each, why
+    whole = "in whole sequences for each device"
+    if get("training.lora.rank") or objective not in (None, "pretrain"):
+        batch = devices * each * -(-SEQUENCES // (devices * each))
+        return batch, f"as Llama 2 was fine-tuned (arXiv 2307.09288, section 3.1), {whole}"
+    length = get("training.sequence_length") or get("model.max_sequence")
+    why = (
+        f"at least {numbers.exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv "
+    )
+    why += f"2307.09288, section 2.2), {whole}"
+    return devices * -(-TOKENS // (length * devices)), why
 
 
 def lookup(data: Any, dotted: str) -> Any:

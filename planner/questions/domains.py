@@ -14,11 +14,10 @@ from itertools import takewhile
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
-from planner.base.numbers import exact_text
 from planner.documents import stacks
+from planner.documents.source import assume_batch
 from planner.plans.document import Plan
 from planner.plans.layout import INNER, OUTER, filter_keys
-from planner.plans.placement import IN_BACKWARD
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -27,8 +26,6 @@ Number = int | Fraction | float
 MOST_LAYERS = 10_000
 #: Significant digits of answers that are not whole numbers.
 DIGITS = 6
-#: Tokens of a step where a plan leaves its batch open: 4M, rounded to a power of two.
-TOKENS = 2**22
 #: Where the batch follows the devices, so many counts of nodes lie between two powers of two.
 FINENESS = 8
 #: The largest of those counts of devices.
@@ -211,7 +208,8 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
     is_open = document.get(batch) is not None and not document.has_value(batch.split("."))
     halves = [1 << i for i in range((heads & -heads).bit_length())]
     if is_open:
-        whole = {*divisors(node), *(node * many for many in _list_round(MOST_DEVICES // node))}
+        beyond = (node * many for many in _list_round(MOST_DEVICES // node))
+        whole = {*(divisors(node) if rented else range(1, node)), *beyond}
     else:
         runs = stacks.find_choices(plan.get("training.stack"), plan.get)
         stages = divisors(len(plan.model.sequence))
@@ -224,12 +222,12 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
             if tensor in runs.get("parallelism.tensor", halves)
         }
     current = plan.get("cluster.devices")
-    even = (n for n in whole if n % node == 0 or n == current or not (rented or node % n))
+    even = (n for n in whole if n % node == 0 or n == current or (n < node and not rented))
     counts = tuple(sorted(even)) or (current,)
     domain = make_list_domain("cluster.devices", "1", counts, current)
     if not is_open:
         return replace(
-            domain, step="whole nodes or even parts of one that batch, layers and heads divide over"
+            domain, step="whole nodes or parts of one that batch, layers and heads divide over"
         )
 
     def change(count: Number) -> Mapping[str, Any]:
@@ -237,7 +235,7 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
         followed, _ = assume_batch(plan.get, int(count))
         return {"cluster.devices": count, batch: followed}
 
-    return replace(domain, changes=change, step="round numbers of nodes, or even parts of one")
+    return replace(domain, changes=change, step="any below a node, then round numbers of nodes")
 
 
 def _list_round(most: int) -> list[int]:
@@ -246,29 +244,6 @@ def _list_round(most: int) -> list[int]:
     steps = range(FINENESS, 2 * FINENESS)
     found = {step * scale // FINENESS for scale in scales for step in steps}
     return sorted(count for count in found if count <= most)
-
-
-def assume_batch(get: Callable[[str], Any], devices: int) -> tuple[int, str]:
-    """Assume the global batch of a plan that leaves it open: as many whole sequences as ``TOKENS``
-    fill, the same number for each device; one micro-batch of each where the optimizer steps inside
-    the backward pass.
-
-    Args:
-        get: returns the value of a dotted key of the plan or of its document; None without one.
-        devices: how many train.
-
-    Returns:
-        The batch in sequences, and the reason for it.
-    """
-    if get("training.optimizer_step") == IN_BACKWARD:
-        why = "one micro-batch for each device, as the optimizer steps inside the backward pass"
-        return devices * (get("training.micro_batch") or 1), why
-    length = get("training.sequence_length") or get("model.max_sequence")
-    why = (
-        f"at least {exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv "
-        "2307.09288, section 2.2), in whole sequences for each device"
-    )
-    return devices * -(-TOKENS // (length * devices)), why
 
 
 def _list_key_values(plan: Plan, key: str) -> tuple[int, ...] | None:

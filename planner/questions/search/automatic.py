@@ -15,13 +15,12 @@ from typing import Any
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError
 from planner.documents import stacks
-from planner.documents.source import SEARCHED, Document
+from planner.documents.source import SEARCHED, Document, assume_batch
 from planner.engine.instance import compute_values
 from planner.plans import plan, reinforcement
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, filter_keys
 from planner.questions.constraints import margin_of
-from planner.questions.domains import assume_batch
 from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.engine import MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON, MICRO_BATCH
