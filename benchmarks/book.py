@@ -113,7 +113,10 @@ def _shown(quantity: Quantity, of: Mapping[str, str], setter: Typesetter) -> dic
         "name": setter.make_name(quantity.symbol),
         "formulas": [
             {
-                "when": [(key, format_options(value, "`")) for key, value in formula.when.items()],
+                "when": [
+                    (key, f"`{format_options(value).replace(' or ', '` or `')}`")
+                    for key, value in formula.when.items()
+                ],
                 "box": setter.box(formula.expression, None),
                 "why": _sentence(formula.why),
                 "exact": formula.exact,
