@@ -608,7 +608,7 @@ def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
     folder = tmp_path / f"{out.name}.pieces"
     run.sweep(read, whole, workers=1)
     chance, kills, done = random.Random(3), 0, [0]
-    while kills < 20:
+    while kills < 12:
         # Half of them after what is there is read, when something new is done.
         least = chance.choice((1, 600 + 25 * done[-1]))
         if _killed(read, out, chance.randrange(least, 740 + 28 * done[-1])):
@@ -621,7 +621,7 @@ def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
             done.append(0)
     run.sweep(read, out, workers=1)
     assert out.read_bytes() == whole.read_bytes()
-    assert len(set(done)) > 8
+    assert len(set(done)) > 5
     assert {p.name for p in tmp_path.iterdir()} == {whole.name, out.name}
 
 
