@@ -21,7 +21,7 @@ from planner.documents import schema
 from planner.documents.source import expand_keys
 from tests.conftest import read_data
 
-FILES = read_data("rl_files")
+FILES, DATA = read_data("rl_files"), Path(__file__).parents[1] / "data"
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm"
 
 
@@ -57,6 +57,22 @@ def test_files_of_others_are_read_or_refused_by_name(row: dict[str, Any], tmp_pa
     assert {key: found.get(key) for key in row["plan"]} == row["plan"]
     if "parameters" in row:
         assert planner.load(document).evaluate()["parameters.total"].value == row["parameters"]
+
+
+OLMO = json.loads((DATA / "counts" / "olmo_core.json").read_text("utf-8"))
+
+
+@pytest.mark.slow(every=4)
+@pytest.mark.parametrize("name", OLMO["models"])
+def test_a_model_of_olmo_core_has_its_own_count_or_is_refused(name: str, tmp_path: Path) -> None:
+    row, config = OLMO["models"][name], {**OLMO["run"], "model": OLMO["models"][name]["model"]}
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    if name in OLMO["refused"]:
+        with pytest.raises(PlanError, match=OLMO["refused"][name]):
+            import_file(str(tmp_path / "config.json"))
+        return
+    result = planner.load(import_file(str(tmp_path / "config.json")).document).evaluate()
+    assert result["parameters.total"].value == row["parameters"]
 
 
 @pytest.mark.parametrize("trainer", TABLED)
