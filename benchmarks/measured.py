@@ -53,6 +53,7 @@ SPEED = (
 )
 #: What says, besides the workload, of which kind a run is.
 KIND = dict(zip(("architecture", "software"), bands.PAIR, strict=True))
+KIND["stack"] = "training.stack"
 #: Values of a source that its own median may be taken of.
 FEWEST_OF_AN_OFFSET = 3
 

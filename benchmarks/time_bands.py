@@ -40,8 +40,9 @@ def evidence(fitted: Sequence[Record], held_out: Sequence[Record] = ()) -> Evide
     for record in tables.judged([*fitted, *held_out]):
         family = record["workload"]
         pair = f"{record['architecture']}, {record['software']}"
-        alone = family in (INFERENCE, *PHASES.values())
-        groups = found.setdefault((family, REST if alone else pair), {})
+        if family in PHASES.values():
+            pair = f"{REST}, {record['stack']}"
+        groups = found.setdefault((family, REST if family == INFERENCE else pair), {})
         groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
     return Evidence(found, frozenset(record["source"] for record in fitted))
 

@@ -175,7 +175,10 @@ PAIR = ("cluster.accelerator.architecture", "training.implementation")
 def row(what: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the error band of a workload for the architecture and the software of a plan, or the
     one of pairs that have no published runs."""
-    return _find_row(what, *(settings.get(key) for key in PAIR))
+    pair = [settings.get(key) for key in PAIR]
+    if what in PHASES.values():  # which differ by framework, on all accelerators
+        pair = [REST, settings.get("training.stack")]
+    return _find_row(what, *pair)
 
 
 @cache
@@ -193,7 +196,7 @@ def find_time_band(what: str, settings: Mapping[str, Any]) -> Basis:
     software."""
     found, of = row(what, settings), TITLES[what]
     if "software" in found:
-        of = f"{of} on {found['architecture']}, {found['software']}"
+        of = f"{of} on {found['architecture']}, {found['software']}".replace(f" on {REST}", "")
     elif what not in (INFERENCE, PATCHES, *PHASES.values()):
         of = f"{of} on other accelerators or software"
     return _build_basis(found, of)

@@ -148,7 +148,7 @@ def _fill_lengths(draft: Draft, rl: dict[str, Any]) -> bool:
         default_fact(draft, f"rl.{name}.spread", load_facts()[name], "1")
         if node["mean"] > node["cap"]:
             wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {room}"
-            draft.fault(f"rl.{name}", f"{wrong} that prompts leave", f"at most {room}")
+            draft.fault(f"rl.{name}.mean", f"{wrong} that prompts leave", f"at most {room}")
         elif node["mean"] == node["cap"]:
             node["spread"] = Fraction(0)
     return len(draft.faults) == before
@@ -168,7 +168,7 @@ def check_lengths(draft: Draft, key: str, node: Mapping[str, Any], whole: int | 
         draft.fault(key, "nothing limits it", "training.sequence_length, or a model's")
     elif node["mean"] > cap:
         wrong = f"a mean of {numbers.text(node['mean'], 'tokens')} is above the cap of {cap}"
-        draft.fault(key, wrong, f"at most {cap}")
+        draft.fault(f"{key}.mean", wrong, f"at most {cap}")
     elif whole and cap > whole:
         wrong = f"{cap} tokens are more than training.sequence_length {whole}"
         draft.fault(f"{key}.cap", wrong, f"at most {whole}")
