@@ -257,6 +257,12 @@ def _list_block_index() -> Components:
 ADAPTERS = "adapters"
 #: Gates beyond the first, each another matrix beside it.
 FURTHER_GATES = tuple(f"gate_{place}" for place in range(2, 7))
+#: What targets of adapters call a projection, where that is not its own name.
+TARGETS = {
+    **dict.fromkeys(FURTHER_GATES, ("gate",)),
+    **dict.fromkeys(("query_down", "query_up"), ("query",)),
+    **dict.fromkeys(("kv_down", "kv_up"), ("key", "value")),
+}
 
 
 def _name_matmuls(values: Values) -> tuple[str, ...]:

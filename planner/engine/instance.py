@@ -485,10 +485,10 @@ def _component(component: Component, block: Entry, adapters: Adapters, joined: b
         joined: whether the implementation keeps gate and up projection as one matrix.
     """
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
-    gate = "gate" if component.name in inventory.FURTHER_GATES else None
     at_head = block.settings["block"] == "head"
     fixed = bool(block.settings.get("block.frozen"))
-    adapted = ("head" if at_head else gate or component.name) in adapters.targets
+    own = ("head",) if at_head else inventory.TARGETS.get(component.name, (component.name,))
+    adapted = not adapters.targets.isdisjoint(own)
     ends = "head" if at_head else "embedding" if component.type == "table" else component.type
     trained = bool(adapters.trained & {ends, "embedding" if component.shared else ends})
     # PEFT trains a new head over labels in full (TaskType.SEQ_CLS).

@@ -190,6 +190,14 @@ def test_memory_follows_from_what_is_trained(model: str, zero: int, precision: s
     assert order == sorted(order) and order[0] < order[-1]
 
 
+@pytest.mark.parametrize(("model", "targets", "count"), read_data("book")["latent_adapters"])
+def test_latent_attention_has_the_adapters_of_peft(
+    model: str, targets: list[str], count: int
+) -> None:
+    lora = {"lora": {"rank": 16, "targets": targets}}
+    assert total(evaluated(plan(model, None, **lora)), "parameters.trained") == count
+
+
 # -- what was done ---------------------------------------------------------------------------------
 
 #: Dettmers et al. 2023: adapters in 16 bit beside every projection, states in paged memory.
