@@ -370,7 +370,7 @@ def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
 @pytest.mark.slow
 @pytest.mark.parametrize("quantity", [MEMORY, STEP])
 def test_with_any_layout_the_best_value_has_the_best_layout(quantity: str) -> None:
-    name, key, lengths = "long", "training.sequence_length", range(256, 4097, 256)
+    name, key, lengths = "long", "training.sequence_length", range(256, 4097, 512)
     scanned_out = {n: best_of(name, key, n, quantity) for n in lengths}
     answer = questions.ask(plan(name), vary=key, minimize=quantity, **ANYHOW)
     data = json.loads(questions.to_json(answer))
