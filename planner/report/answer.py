@@ -563,6 +563,8 @@ class Overview(Record):
         several = len(result.list_entries("stage")) > 1
         notes = [clean(stage.value)] if several and stage is not None else []
         notes += [f"peak: {clean(phase.value)}"] if phase is not None else []
+        if (most := result.get("rl.memory.peak")) is not None:
+            notes.append(f"the trainer alone: the fullest phase of a step takes {gib(most.value)}")
         ends = _format_ends(process)
         return Bar(
             id=PROCESS,
