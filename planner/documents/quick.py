@@ -387,6 +387,8 @@ def _keep_value(text: str, said: dict[str, Said], key: str, other: Said) -> bool
     if key == "size" and _is_near(pair[0].value, other.value, limit="label"):
         before = (text[: (one.place.column or 1) - 1] for one in pair)
         joined = [bool(re.search(r"[a-z][-_]$", each, re.I)) for each in before]
+        rounded = [isinstance(one.value, str) for one in pair]  # 500M (570,658,176 parameters)
+        joined = rounded if rounded[0] != rounded[1] else joined
         if joined[0] != joined[1]:
             label, said[key] = pair if joined[0] else pair[::-1]
             _add_note(said, other.place, f"{label.value}: a name; the size is {said[key].value}")
@@ -687,9 +689,8 @@ def _assume_phases(said: dict[str, Said], asked: list[str]) -> bool:
     said["rl.prompt_tokens"] = part._replace(value=prompt)
     why = rows["mean"] if cap or few or LENGTH in said else why
     cap = cap or few or Said(whole - prompt, Place(TEXT))
-    said["rl.response_tokens"] = cap._replace(
-        value={"mean": max(1, cap.value // 2), "cap": cap.value}, why=ASSUMED + why
-    )
+    lengths = {"mean": max(1, cap.value // 2), "cap": cap.value}
+    said["rl.response_tokens"] = cap._replace(value=lengths, why=ASSUMED + why)
     both = prompt + cap.value
     both = min(both, longest) if longest and longest >= cap.value else both
     said.setdefault(LENGTH, Said(both, Place(TEXT), f"{ASSUMED}prompt and response together"))
@@ -789,10 +790,8 @@ def _choose_model(said: dict[str, Said]) -> None:
     """
     if (shape := _build_shape(said)) is not None:
         said["model"] = shape
-    size, family, named, active, experts, trait = (
-        said.pop(key, None)
-        for key in ("size", "family", "model name", "active", "experts", "trait")
-    )
+    keys = ("size", "family", "model name", "active", "experts", "trait")
+    size, family, named, active, experts, trait = (said.pop(key, None) for key in keys)
     routed, chosen = (said.pop(key, None) for key in ("routed", "top k"))
     given, copies, gated = size is not None, said.pop("copies", None), False
     if copies and "model" in said:
@@ -832,10 +831,9 @@ def _choose_model(said: dict[str, Said]) -> None:
         if copies:
             like["moe"] = {"experts": copies.value, "top_k": 2}
             shape = shape._replace(why=f"{shape.why}; {copies.value} experts, 2 for each token")
-            active = size._replace(value=f"{2 * Fraction(size.value[:-1])}{size.value[-1]}")
-            size = size._replace(
-                value=f"{copies.value * Fraction(size.value[:-1])}{size.value[-1]}"
-            )
+            each, unit = Fraction(size.value[:-1]), size.value[-1]
+            active = size._replace(value=f"{2 * each}{unit}")
+            size = size._replace(value=f"{copies.value * each}{unit}")
         name, why = "", shape.why.removeprefix(ASSUMED) or "its size alone"
         if named:
             name, known = f"{named.value} ", named.value in _list_families()
@@ -864,7 +862,12 @@ def _choose_model(said: dict[str, Said]) -> None:
             if layer.get(key) != one.value:
                 _add_note(said, one.place, f"{key} {one.value}: not used; that of the model is")
     alone = str(said["model"].value) if trait and "model" in said and not given else ""
-    if trait and alone and trait.value not in re.split(r"[-.\d]", alone):
+    if (
+        trait
+        and alone
+        and not re.search(r"\d[bm]\b", alone)
+        and trait.value not in re.split(r"[-.\d]", alone)
+    ):
         raise _ask_for("trait", trait.place, trait.value, alone)
     if (active or experts) and "model" in said and not said["model"].why:
         sizes = _find_sizes(said["model"].value)
@@ -1117,9 +1120,8 @@ def _choose_experts(size: Said, active: Said | None) -> Said:
     for name in sorted(factors, key=lambda one: sum(abs(log(factor)) for factor in factors[one])):
         whole, deep = factors[name]
         shown = [numbers.text(one, "parameters", "table") for one in _load_sizes()[name][1:3]]
-        why = (
-            f"{ASSUMED}the built-in model with experts nearest to it: {' with '.join(shown)} active"
-        )
+        why = f"{ASSUMED}the built-in model with experts nearest to it: "
+        why += f"{' with '.join(shown)} active"
         if all(1 / limits["ratio"] <= factor <= limits["ratio"] for factor in factors[name]):
             return Said(name, size.place, why)
         model = source.load({"extends": name}, kind="model").data
@@ -1137,9 +1139,8 @@ def _choose_experts(size: Said, active: Said | None) -> Said:
         raise _ask_for("experts", size.place)
     like = {**shape.value} if isinstance(shape.value, dict) else {"extends": shape.value}
     model = source.load(dict(like), kind="model").data
-    inside = (
-        model["layers"] * model["hidden"] * model["mlp"].get("intermediate", 4 * model["hidden"])
-    )
+    wide = model["mlp"].get("intermediate", 4 * model["hidden"])
+    inside = model["layers"] * model["hidden"] * wide
     experts = round(float(1 + (wanted - used) / (inside * (3 if model["mlp"].get("gated") else 2))))
     why = f"{shape.why}, its feed-forward {experts} times as experts, one for each token"
     like |= {"layers": model["layers"], "moe": {"experts": experts, "top_k": 1}}
@@ -1629,9 +1630,8 @@ def _replicate_whole(said: dict[str, Said]) -> None:
             usable = round(share * units.parse(size, "MiB"))
             changed |= {"memory": size, "memory_usable": f"{usable} MiB"}
             why += f"; {kind.value} with {memory.value} GB in place of its own"
-        said["cluster.accelerator"] = kind._replace(
-            value=changed if why else kind.value, why=f"{ASSUMED}{why[2:]}" if why else kind.why
-        )
+        if why:
+            said["cluster.accelerator"] = kind._replace(value=changed, why=f"{ASSUMED}{why[2:]}")
 
 
 def _add_questions(said: dict[str, Said], asked: list[str], sized: bool, trained: bool) -> None:
@@ -2111,7 +2111,8 @@ def _parse_slot(name: str, text: str) -> Any:
     said = text = text.lower().replace(",", "").strip()
     text = re.sub(_insert_parts("<coin>"), "", text).strip(" -")
     if name in _map_names():
-        return _map_names()[name].get(aliases.to_letters(text))
+        meant = _map_names()[name].get(aliases.to_letters(text))
+        return int(meant) if meant and name == "collection" else meant
     if name in ("date", "span"):
         *first, last = map(_count_days, re.findall(_insert_parts("<date>"), text))
         days = last - sum(first)
@@ -2190,8 +2191,9 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     absent = {aliases.to_letters(str(n)): v for n, v in _load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in _list_families()}
     device = {"device": {**absent, **ship["device"]}, "absent": absent}
-    sets = {aliases.to_letters(name): str(n) for name, n in _load_phrases()["data sets"].items()}
-    ship |= {"dataset": sets}
+    for slot, table in (("dataset", "data sets"), ("collection", "collections")):
+        listed = _load_phrases()[table].items()
+        ship[slot] = {aliases.to_letters(name): str(n) for name, n in listed}
     return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
 
