@@ -57,7 +57,7 @@ SHAPES = (
     "multi-latent", "q-lora", "kv-lora", "qk-", "v-head", "ffn-", "swiglu", "squared", "norm",
     "moe-router", "moe-ffn", "moe-shared", "moe-layer", "num-experts", "add-qkv", "disable-bias",
     "vocab", "make-vocab", "untie", "position", "max-position", "seq-length", "micro-batch", "mtp",
-    "window", "train-samples", "hidden-dropout", "attention-dropout",
+    "window", "train-samples", "hidden-dropout", "attention-dropout", "softmax-type",
 )  # fmt: skip
 ALONE = [
     *("--transformer-impl", "local", "--use-cpu-initialization", "--bf16"),
