@@ -2192,8 +2192,7 @@ def _map_names() -> Mapping[str, Mapping[str, str]]:
     families = {aliases.to_letters(name): name for name in _list_families()}
     device = {"device": {**absent, **ship["device"]}, "absent": absent}
     for slot, table in (("dataset", "data sets"), ("collection", "collections")):
-        listed = _load_phrases()[table].items()
-        ship[slot] = {aliases.to_letters(name): str(n) for name, n in listed}
+        ship[slot] = {aliases.to_letters(k): str(n) for k, n in _load_phrases()[table].items()}
     return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
 

@@ -102,8 +102,9 @@ def _format_advice(answer: Overview) -> list[str]:
     advice = answer.advice
     if advice is None:
         return []
-    further = ["  Each is at most two changes away; plan.py search tries every layout."]
     rows, none, note = advice
+    near = "" if none else "Each is at most two changes away; "
+    further = [f"  {near}plan.py search tries every layout."]
     further += [f"  {note}"] if note else []
     if none:
         return [*_wrap_indented(none, ""), *further]
