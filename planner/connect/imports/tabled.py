@@ -88,7 +88,7 @@ def read_tabled_trainer(
     options |= dict(_split_parts(options, table))
     keys, came_from = apply_rows(options, table, place)
     lines = _list_unread(own, options, table, fixed, place)
-    of_rl = keys["training.mode"] == "rl"
+    of_rl = keys.get("training.mode") == "rl"
     if of_rl and LENGTHS[0] not in keys and not any(key.startswith(LENGTHS[0]) for key in fixed):
         keys[LENGTHS[0]] = 2 * PROMPT
     for length in LENGTHS:
