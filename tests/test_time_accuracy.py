@@ -59,7 +59,7 @@ def evidence(
     held_out: list[dict[str, Any]],
     largest: tuple[list[measured.Row], list[dict[str, Any]]],
 ) -> time_bands.Evidence:
-    names = ("serving_runs", "untried_2026-11", "runs_2026-11", "rl_steps")
+    names = ("serving_runs", "untried_2026-11", "runs_2026-11", "rl_steps", "memory_adapters")
     further = time_accuracy.compare(*(DATA / f"{name}.jsonl" for name in names))
     return time_bands.evidence(records, [*held_out, *largest[1], *further])
 

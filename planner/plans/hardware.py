@@ -459,6 +459,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
+        "time.adapters": kernels["adapters"],
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
     }

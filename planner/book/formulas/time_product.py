@@ -257,8 +257,29 @@ NO_ADAPTER = "No adapter stands beside this product."
 _SEPARATE = {"adapted": True, "lora_kernels": "separate"}
 _FUSED = {"adapted": True, "lora_kernels": "fused"}
 
-#: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one.
-_dropout = p_lora * (2 * k_a + 1) * K_x
+adapter_casts = of_product(
+    "time.product.adapter_casts",
+    r"n_{\mathrm{pa}}",
+    "casts of an adapter's input to the format of its matrices and back, forward",
+)
+adapter_casts.by("definition", time_adapters="plain").equals(0, "It is in their format.")
+adapter_casts.by("definition", time_adapters="cast", copies=False).equals(
+    0, "Adapters are in the format of the products."
+)
+adapter_casts.by("training.bytes.gather", time_adapters="cast", copies=True, zero=3).equals(
+    0, "Adapters are gathered in the format of the products."
+)
+adapter_casts.by(
+    "PEFT 0.5.0 to 0.21.2, tuners/lora/layer.py (Linear.forward); PyTorch autocast",
+    time_adapters="cast",
+    copies=True,
+    zero=(0, 1, 2),
+).equals(2, "To the adapter's format, and for its product back to the format of products.")
+#: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one;
+#: between two casts it is as wide as the adapter, and gradients are cast as their values were.
+_on_input = (
+    p_lora * (2 * k_a + 1) + adapter_casts * (k_a + k_w + p_lora * (k_w - k_a))
+) * K_x  # fmt: skip
 
 of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
 
@@ -292,15 +313,15 @@ adapter = of_adapter("time.product.adapter", r"t_a", "forward pass of a product'
 adapter.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter.by(ADAPTER, **_SEPARATE).equals(
     narrow
-    + rows * (5 * k_a * N_x + _dropout) / (W * e_mem)
+    + rows * (5 * k_a * N_x + _on_input) / (W * e_mem)
     + norms
     + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
     "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
-    "weight (3), the input goes through the adapter's dropout. DoRA multiplies both outputs by "
+    "weight (3), the input goes through casts and dropout. DoRA multiplies both outputs by "
     "magnitudes over norms; where its input is dropped, the frozen product runs once more.",
 )
 adapter.by(FUSED_ADAPTER, **_FUSED).equals(
-    narrow + rows * (k_a * N_x + _dropout) / (W * e_mem),
+    narrow + rows * (k_a * N_x + _on_input) / (W * e_mem),
     "Two narrow products, of which the second scales and adds to what the frozen weight gave, "
     "which it reads; the input goes through the adapter's dropout.",
 )
@@ -311,7 +332,7 @@ adapter_backward = of_adapter(
 adapter_backward.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter_backward.by(ADAPTER, **_SEPARATE).equals(
     2 * narrow
-    + rows * (2 * k_a * N_x + 3 * k_a * K_x + _dropout) / (W * e_mem)
+    + rows * (2 * k_a * N_x + 3 * k_a * K_x + _on_input) / (W * e_mem)
     + p_dora * (p_lora * gradient_of_input + rows * (12 * k_w + 3 * k_a) * N_x / (W * e_mem)),
     "Each narrow product twice, for its input and for its weight; the incoming gradient is scaled "
     "(2 accesses), that of the input passes dropout and is added to the frozen weight's (3). Of "
@@ -319,7 +340,7 @@ adapter_backward.by(ADAPTER, **_SEPARATE).equals(
     "where it is dropped.",
 )
 adapter_backward.by(FUSED_ADAPTER, **_FUSED).equals(
-    2 * narrow + rows * (k_a * K_x + _dropout) / (W * e_mem),
+    2 * narrow + rows * (k_a * K_x + _on_input) / (W * e_mem),
     "Each narrow product twice, scaling on its way and adding to the frozen weight's gradient of "
     "the input, which one of them reads; dropout comes between.",
 )
@@ -331,10 +352,10 @@ adapter_launches = of_product(
 )
 adapter_launches.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter_launches.by(ADAPTER, **_SEPARATE).equals(
-    10 + 2 * p_lora + p_dora * (20 + 2 * p_lora),
+    10 + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora),
     "Forward two products, scaling and sum; backward four products, scaling and the sum of two "
-    "gradients; dropout in each. DoRA adds eleven forward and nine backward, and two products "
-    "where its input is dropped.",
+    "gradients; casts and dropout in each. DoRA adds eleven forward and nine backward, and two "
+    "products where its input is dropped.",
 )
 adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
     6 + 2 * p_lora, "Two products forward and four backward; dropout in each."
@@ -400,14 +421,28 @@ casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=Tr
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
 _unpacked = count * K_x * N_x / (W * e_mem)
-casts.by(QLORA, quantised=True, hidden_matrix=True, recompute=("none", "selective")).equals(
+_AGAIN = "for the forward product, for that product once more"
+_ONE_KERNEL = {"quantised": True, "hidden_matrix": True, "lora_base": ("int8", "nf4", "nf4-double")}
+casts.by(QLORA, recompute=("none", "selective"), **_ONE_KERNEL).equals(
     2 * (frozen_bytes + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward and for the backward product.",
 )
-casts.by(QLORA, quantised=True, hidden_matrix=True, recompute="full").equals(
+casts.by(QLORA, recompute="full", **_ONE_KERNEL).equals(
     3 * (frozen_bytes + k_c) * _unpacked,
-    "The frozen weight is unpacked for the forward product, for that product once more, and for "
-    "the backward product.",
+    f"The frozen weight is unpacked {_AGAIN}, and for the backward product.",
+)
+_OPERATIONS = {"quantised": True, "hidden_matrix": True, "lora_base": "int4"}
+#: Shifted to 4 bytes, of which 1 is kept, masked, less its zero (13 accesses), times its scale.
+_unpacked_by_operations = k_ew * (frozen_bytes + 14 + k_c) * _unpacked
+_GPTQ = "AutoGPTQ 0.4.2 to 0.7.1, nn_modules/qlinear/qlinear_cuda_old.py (forward)"
+_STEPS = "by five operations of PyTorch, which read and write 14 bytes between packed and 16 bit"
+casts.by(_GPTQ, recompute=("none", "selective"), **_OPERATIONS).equals(
+    _unpacked_by_operations,
+    f"The frozen weight is unpacked for the forward product, {_STEPS}, and kept.",
+)
+casts.by(_GPTQ, recompute="full", **_OPERATIONS).equals(
+    2 * _unpacked_by_operations,
+    f"The frozen weight is unpacked {_AGAIN}, {_STEPS}; the backward product has it.",
 )
 casts.by(QLORA, quantised=True, hidden_matrix=False).equals(
     0, "Of the weights only hidden matrices are quantised."
