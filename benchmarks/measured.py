@@ -113,9 +113,11 @@ def _row(data: Mapping[str, Any]) -> Row:
     document, unit, value = data["plan"], data["unit"], data["value"]
     if data["quantity"] == "verdict":
         value = VERDICTS[value]
-    elif data["quantity"].startswith("memory.") and units.find_dimension(
-        unit
-    ) == units.find_dimension("B"):
+    elif (
+        value
+        and data["quantity"].startswith("memory.")
+        and units.find_dimension(unit) == units.find_dimension("B")
+    ):
         value, unit = units.parse(f"{value} {unit}", "B"), "bytes"
     return Row(
         data["id"],
