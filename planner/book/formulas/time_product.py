@@ -262,24 +262,13 @@ adapter_casts = of_product(
     r"n_{\mathrm{pa}}",
     "casts of an adapter's input to the format of its matrices and back, forward",
 )
-adapter_casts.by("definition", time_adapters="plain").equals(0, "It is in their format.")
-adapter_casts.by("definition", time_adapters="cast", copies=False).equals(
-    0, "Adapters are in the format of the products."
+adapter_casts.by("training.bytes", time_adapters="plain").equals(0, "It is in their format.")
+adapter_casts.by("PEFT 0.21.2, tuners/lora/layer.py (Linear.forward)", time_adapters="cast").equals(
+    2, "To the adapter's format, and for its product back to the format of products."
 )
-adapter_casts.by("training.bytes.gather", time_adapters="cast", copies=True, zero=3).equals(
-    0, "Adapters are gathered in the format of the products."
-)
-adapter_casts.by(
-    "PEFT 0.5.0 to 0.21.2, tuners/lora/layer.py (Linear.forward); PyTorch autocast",
-    time_adapters="cast",
-    copies=True,
-    zero=(0, 1, 2),
-).equals(2, "To the adapter's format, and for its product back to the format of products.")
 #: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one;
 #: between two casts it is as wide as the adapter, and gradients are cast as their values were.
-_on_input = (
-    p_lora * (2 * k_a + 1) + adapter_casts * (k_a + k_w + p_lora * (k_w - k_a))
-) * K_x  # fmt: skip
+_on_input = (p_lora * (2 * k_a + 1) + adapter_casts * (k_a + k_w + p_lora * (k_w - k_a))) * K_x
 
 of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
 
@@ -421,29 +410,18 @@ casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=Tr
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
 _unpacked = count * K_x * N_x / (W * e_mem)
-_AGAIN = "for the forward product, for that product once more"
-_ONE_KERNEL = {"quantised": True, "hidden_matrix": True, "lora_base": ("int8", "nf4", "nf4-double")}
-casts.by(QLORA, recompute=("none", "selective"), **_ONE_KERNEL).equals(
-    2 * (frozen_bytes + k_c) * _unpacked,
-    "The frozen weight is unpacked for the forward and for the backward product.",
-)
-casts.by(QLORA, recompute="full", **_ONE_KERNEL).equals(
-    3 * (frozen_bytes + k_c) * _unpacked,
-    f"The frozen weight is unpacked {_AGAIN}, and for the backward product.",
-)
-_OPERATIONS = {"quantised": True, "hidden_matrix": True, "lora_base": "int4"}
-#: Shifted to 4 bytes, of which 1 is kept, masked, less its zero (13 accesses), times its scale.
-_unpacked_by_operations = k_ew * (frozen_bytes + 14 + k_c) * _unpacked
-_GPTQ = "AutoGPTQ 0.4.2 to 0.7.1, nn_modules/qlinear/qlinear_cuda_old.py (forward)"
-_STEPS = "by five operations of PyTorch, which read and write 14 bytes between packed and 16 bit"
-casts.by(_GPTQ, recompute=("none", "selective"), **_OPERATIONS).equals(
-    _unpacked_by_operations,
-    f"The frozen weight is unpacked for the forward product, {_STEPS}, and kept.",
-)
-casts.by(_GPTQ, recompute="full", **_OPERATIONS).equals(
-    2 * _unpacked_by_operations,
-    f"The frozen weight is unpacked {_AGAIN}, {_STEPS}; the backward product has it.",
-)
+for _recompute, _times, _until in (
+    (("none", "selective"), 1, "The frozen weight is unpacked for the forward product"),
+    (("full",), 2, "The frozen weight is unpacked for the forward product, for that once more"),
+):
+    _when: dict[str, Any] = {"quantised": True, "hidden_matrix": True, "recompute": _recompute}
+    casts.by(QLORA, lora_base=("int8", "nf4", "nf4-double"), **_when).equals(
+        (_times + 1) * (frozen_bytes + k_c) * _unpacked, f"{_until}, and for the backward product."
+    )
+    casts.by("AutoGPTQ 0.7.1, qlinear_cuda_old.py (forward)", lora_base="int4", **_when).equals(
+        _times * k_ew * (frozen_bytes + 14 + k_c) * _unpacked,
+        f"{_until}, by five operations that move 14 bytes more; the backward product has it.",
+    )
 casts.by(QLORA, quantised=True, hidden_matrix=False).equals(
     0, "Of the weights only hidden matrices are quantised."
 )
