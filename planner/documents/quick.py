@@ -2092,7 +2092,8 @@ def _fill_phrase(
             if re.match(begins, str(name)):
                 filled["cloud"], why["cloud"] = cloud, f"who rents {name} out"
         if any(sign in words.get("money", "").lower() for sign in _load_phrases()["rates"]):
-            filled["notes"] = _load_phrases()["rated"].format(words["money"], values["money"])
+            dollars = numbers.text(Fraction(values["money"]), "USD")
+            filled["notes"] = _load_phrases()["rated"].format(words["money"], dollars)
         if aliases.to_letters(words.get("device", "")) in _map_names()["absent"]:
             why["cluster.accelerator"] = f"{words['device']} is not built in; the nearest that is"
         yield found.end(), {**filled, "why": why} if why else filled
