@@ -636,7 +636,8 @@ class SpaceRows(Rows):
             values, places = np.unique(own, return_inverse=True)
             along[key] = encode_values((type(ROW[key].neutral)(v) for v in values), places)
         for key, value in space.varied.items():
-            along[key] = encode_values((value,), np.zeros(len(self), dtype=np.int64))
+            one = tuple(value) if isinstance(value, list) else value
+            along[key] = encode_values((one,), np.zeros(len(self), dtype=np.int64))
         zero, recompute = (
             list[Choices]([(key, *encode_values(options, np.arange(length)))])
             for key, options, length in zip(
