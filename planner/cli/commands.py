@@ -694,7 +694,9 @@ def _run_import(options: argparse.Namespace) -> int:
     from planner.connect import imports
     from planner.documents import schema_files
 
-    found = imports.import_file(options.config, options.source, options.plan, options.set)
+    found = imports.import_file(
+        options.config, options.source, options.plan, options.set, options.run
+    )
     text = schema_files.update_line(found.text, options.output)
     files.write_output(text, options.output, [options.config])
     for line in found.said:

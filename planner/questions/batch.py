@@ -27,13 +27,7 @@ from planner.engine.graph import Content
 from planner.plans import hardware, schedules
 from planner.plans.document import Draft
 from planner.plans.layout import AXES, DEGREES, KEPT, OWN, ROW, RUN
-from planner.questions.batch_graph import (
-    GRAPHS,
-    BatchGraph,
-    Variety,
-    find_graph,
-    list_deciders,
-)
+from planner.questions.batch_graph import GRAPHS, BatchGraph, Variety, find_graph, list_deciders
 from planner.questions.batch_pipelines import Pipelines
 from planner.questions.batch_rows import Layouts, Rows, encode_values
 

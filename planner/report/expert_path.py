@@ -6,14 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from planner.base import numbers
-from planner.base.display import (
-    as_json,
-    clean,
-    columns,
-    format_flow,
-    format_md_table,
-    one_line,
-)
+from planner.base.display import as_json, clean, columns, format_flow, format_md_table, one_line
 from planner.questions.expert_path import ExpertPath, PathStep
 from planner.questions.write_back import format_setting
 from planner.report.answer import format_changes

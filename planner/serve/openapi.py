@@ -15,11 +15,7 @@ def describe_api(programs: Programs) -> dict[str, Any]:
     """Describe the interface as plain data."""
     fixed = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
-    schemas = {
-        **_build_components("plan"),
-        **_build_components("result"),
-        **fixed["schemas"],
-    }
+    schemas = {**_build_components("plan"), **_build_components("result"), **fixed["schemas"]}
     paths = {}
     for name in TOOLS:
         tool = programs.tools[name]

@@ -58,7 +58,7 @@ READABLE = {
 }
 SCHEME = "trainplan://"
 #: Options of a command line alone: how it prints, exits, and what it writes.
-LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all", "apply"))
+LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all", "apply", "run"))
 #: Options that name files, folders or other machines, by what stands for their values in help.
 OUTSIDE = re.compile(r"FILE|DIR|PATH|CONFIG|ADDRESS|\.yaml")
 _DOCUMENT = "A plan: an object, its YAML as text, or the name of one that ships."

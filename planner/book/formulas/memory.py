@@ -387,11 +387,7 @@ for _of_weights, _held, _too in (
     ),
 ):
     host.where(**_of_weights).equals(
-        minimum(n, n_host)
-        * Max(
-            _held + f_off * memory_activations.of_layers,
-            "stage",
-        ),
+        minimum(n, n_host) * Max(_held + f_off * memory_activations.of_layers, "stage"),
         f"Of each device of the node as much as of the fullest stage: weights,{_too} master "
         "weights and optimizer states, gradients where the update runs, activations.",
     )

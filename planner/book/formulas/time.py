@@ -1,10 +1,6 @@
 """How long: step, run, GPU hours and utilisation, at an assumed utilisation or predicted."""
 
-from planner.book.formulas.compute import (
-    attended_per_token,
-    model_per_token,
-    performed_per_token,
-)
+from planner.book.formulas.compute import attended_per_token, model_per_token, performed_per_token
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_step import step
 from planner.book.language import *

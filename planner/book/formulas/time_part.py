@@ -3,13 +3,7 @@ kernels and exchanges, what is computed again, what the host launches, what trav
 
 from planner.book.formulas import time_core, time_product
 from planner.book.formulas.compute import ELSE, NOTHING, OTHERS, SIDES
-from planner.book.formulas.layout import (
-    micro_batches,
-    routed,
-    sequence_ranks,
-    tokens,
-    vocabulary,
-)
+from planner.book.formulas.layout import micro_batches, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.memory_activations import kept_layer
 from planner.book.formulas.memory_states import (
     STILL,

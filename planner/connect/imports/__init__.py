@@ -63,7 +63,7 @@ class ImportResult(NamedTuple):
 
 
 def import_file(
-    path: str, source: str = "", plan: bool = False, changes: Sequence[str] = ()
+    path: str, source: str = "", plan: bool = False, changes: Sequence[str] = (), run: bool = False
 ) -> ImportResult:
     """Import the model of a file; of arguments that say a run, a plan.
 
@@ -74,6 +74,7 @@ def import_file(
             command or a script that of its program, else huggingface.
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
         changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
+        run: let the framework's own parser read the options first, where it is installed.
 
     Returns:
         The document as YAML and as data, a description and notes.
@@ -108,6 +109,10 @@ def import_file(
         place = ARGUMENTS
     else:
         text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    if run:
+        from planner.connect.imports.resolvers import resolve_text
+
+        text = resolve_text(text, source, place, changes)
     if source == "huggingface":
         return _write_model(hf.parse_config(text, place), place)
     if source == "eleuther":

@@ -18,12 +18,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import TABLED
 from planner.connect.imports.arguments import collect_arguments, parse_word
 from planner.connect.imports.bases import MOST_BASES, flatten_options, read_configuration
-from planner.connect.imports.commands import (
-    count_launched,
-    is_command,
-    split_changes,
-    take_unknown,
-)
+from planner.connect.imports.commands import count_launched, is_command, split_changes, take_unknown
 from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
 from planner.connect.imports.option_table import OptionTable, judge_options, load_options
 from planner.connect.imports.shell import list_commands

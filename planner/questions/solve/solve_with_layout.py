@@ -19,13 +19,7 @@ from planner.base.errors import PlanError
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS
-from planner.plans.plan import (
-    change_document,
-    check_value,
-    is_own_choice,
-    use_utilisation,
-    variant,
-)
+from planner.plans.plan import change_document, check_value, is_own_choice, use_utilisation, variant
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain, divisors
 from planner.questions.healing import build_near_plan
