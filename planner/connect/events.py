@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from planner.base.errors import Fault, Place, PlanError, require_extra
 
 #: Bytes of a record at most: pictures and graphs have some.
@@ -92,6 +90,8 @@ def is_record(head: bytes) -> bool:
 
 def _list_scalars(event: Any) -> Iterator[Scalar]:
     """Yield the scalars of an event, all at its step and time; other values are skipped."""
+    import numpy as np
+
     for value in event.summary.value:
         found: Any = [value.simple_value] if value.HasField("simple_value") else []
         if value.HasField("tensor") and value.tensor.dtype in _FORMATS:
@@ -99,10 +99,7 @@ def _list_scalars(event: Any) -> Iterator[Scalar]:
             found = [*raw, *value.tensor.float_val, *value.tensor.double_val]
         if len(found) == 1:
             wide = value.HasField("tensor") and value.tensor.dtype == 2
-            number = float(found[0]) if wide else _shorten(found[0])
+            # Of a whole number all digits, else the shortest decimal that 4 bytes stand for.
+            exact = wide or float(found[0]).is_integer()
+            number = float(found[0]) if exact else float(str(np.float32(found[0])))
             yield Scalar(event.step, event.wall_time, value.tag, number)
-
-
-def _shorten(value: float) -> float:
-    """Return the shortest decimal that 4 bytes stand for; of a whole number all digits."""
-    return float(value) if float(value).is_integer() else float(str(np.float32(value)))

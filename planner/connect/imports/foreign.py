@@ -1,6 +1,7 @@
 """A program of its own: a framework's parser reads options, and its values come back as JSON.
 
-Standard input has one mapping: `row`, one of resolvers.yaml, and `words`, the options of a command.
+Standard input has one mapping: `row`, one of resolvers.yaml, `words`, the options of a command, and
+`config`, the values of a file that it names.
 Nothing of the planner is imported, no device is seen, and no socket connects.
 """
 
@@ -15,7 +16,6 @@ import socket
 import sys
 from collections.abc import Mapping
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 
@@ -35,13 +35,13 @@ def find_object(path: str) -> Any:
 
 
 def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse words, and the file of values that they name, with a framework's argparse parser.
+    """Parse words over the values of a file with a framework's argparse parser.
 
     Returns:
         ``words``: those that are no default, by the longest name of each option, then what the
             parser does not know.
     """
-    row, words = asked["row"], [*asked["words"]]
+    row = asked["row"]
     if "adds" in row:
         parser = argparse.ArgumentParser(allow_abbrev=False)
         find_object(row["adds"])(parser)
@@ -53,12 +53,8 @@ def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         if action.option_strings and action.dest != "help":  # the first of those that set a value
             actions.setdefault(action.dest, action)
     defaults = {dest: action.default for dest, action in actions.items()}
-    if "--config" in words:
-        at = words.index("--config")
-        text = Path(words.pop(at + 1)).read_text("utf-8")
-        parser.set_defaults(**find_object("yaml:safe_load")(text))
-        del words[at]
-    found, rest = parser.parse_known_args(words)
+    parser.set_defaults(**asked["config"])
+    found, rest = parser.parse_known_args(asked["words"])
     resolved = list[str]()
     for dest, action in actions.items():
         value, names = getattr(found, dest, None), sorted(action.option_strings, key=len)
@@ -75,7 +71,7 @@ def parse_options(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def answer_question() -> None:
     """Read one question, and print the answer behind a line of its own."""
-    asked = json.load(sys.stdin)
+    asked = json.loads(sys.stdin.read())
     unshare = getattr(os, "unshare", None)  # of Linux, since Python 3.12
     with contextlib.suppress(OSError):
         unshare and unshare(os.CLONE_NEWUSER | os.CLONE_NEWNET)  # type: ignore[attr-defined]

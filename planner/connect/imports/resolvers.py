@@ -17,12 +17,13 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports import commands
 from planner.connect.imports.arguments import split_arguments
-from planner.connect.imports.shell import FILE_ENDINGS, MARKED, SBATCH, is_script
+from planner.connect.imports.bases import read_base
+from planner.connect.imports.shell import MARKED, SBATCH, is_script
 
 _TABLE = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 RESOLVERS: Mapping[str, Mapping[str, Any]] = _TABLE["frameworks"]
 PARSER_SECONDS = 300
-LARGEST_ANSWER = 10_000_000  # bytes of a configuration, and of an answer
+LARGEST_ANSWER = 10_000_000  # bytes
 
 
 def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> str:
@@ -56,27 +57,27 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
     if unknown := {name for word in (*front, *words) for name in MARKED.findall(word)}:
         shown = ", ".join(f"${name.removeprefix('$')}" for name in sorted(unknown))
         raise PlanError(Fault(f"the script does not set {shown}", place, "--set NAME=VALUE"))
-    for at, word in enumerate(words):
-        if words[max(at - 1, 0)] == "--config" and word.endswith(FILE_ENDINGS):
-            files.read_text(word, LARGEST_ANSWER, place, "a configuration: text in UTF-8")
-            words[at] = os.path.abspath(word)
-    resolved = _run_parser(row, words, place)["words"]
+    config = dict[str, Any]()
+    if "--config" in words:
+        at = words.index("--config")
+        config = read_base(words[at + 1], "") if words[at + 1 :] else {}
+        del words[at : at + 2]
+    resolved = _run_parser({"row": row, "words": words, "config": config}, place)["words"]
     return "\n".join([*lines, shlex.join([*front, *resolved])])
 
 
-def _run_parser(row: Mapping[str, Any], words: list[str], place: Place) -> dict[str, Any]:
+def _run_parser(asked: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Run a framework's parser in a process of its own.
 
     Args:
-        row: the framework, as resolvers.yaml has it.
-        words: the options of a command.
+        asked: what it reads (``foreign.py``).
         place: where faults are.
 
     Raises:
         PlanError: it is not installed, or the parser ends with an error or takes too long.
     """
-    name = row["package"].partition(".")[0]
-    program, asked = Path(__file__).with_name("foreign.py"), {"row": row, "words": words}
+    name = asked["row"]["package"].partition(".")[0]
+    program = Path(__file__).with_name("foreign.py")
     with tempfile.TemporaryDirectory() as folder:
         outside = {key: os.environ[key] for key in _TABLE["inherited"] if key in os.environ}
         environment = {**outside, **_TABLE["environment"], "HF_HOME": folder, "TMPDIR": folder}
