@@ -41,7 +41,7 @@ def measure(plan: Plan, full: bool = True) -> dict[str, Any]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     best = searching.search(plan, BEST, full=full).best
     step = searching.STEP
-    exact = (layout.evaluate(plan, (step,), step, like=best[:1]) for layout in best)
+    exact = (layout.evaluate(plan, (step,), step) for layout in best)
     worst = max((_difference(x.values, x.approximate) for x in exact), default=0.0)
     return {
         "plan": plan.name,
