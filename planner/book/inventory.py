@@ -258,11 +258,16 @@ ADAPTERS = "adapters"
 #: Gates beyond the first, each another matrix beside it.
 FURTHER_GATES = tuple(f"gate_{place}" for place in range(2, 7))
 #: What targets of adapters call a projection, where that is not its own name.
-TARGETS = {
+_TARGETS = {
     **dict.fromkeys(FURTHER_GATES, ("gate",)),
     **dict.fromkeys(("query_down", "query_up"), ("query",)),
     **dict.fromkeys(("kv_down", "kv_up"), ("key", "value")),
 }
+
+
+def list_targets(block: str, component: str) -> tuple[str, ...]:
+    """List the targets of adapters that mean a component of a block of some kind."""
+    return ("head",) if block == "head" else _TARGETS.get(component, (component,))
 
 
 def _name_matmuls(values: Values) -> tuple[str, ...]:

@@ -318,6 +318,7 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     """Format what a line asks for, a quantity or ``verdict``, of one plan or of several, each
     with the words of its side of a comparison."""
     from planner.base import numbers
+    from planner.report.answer import answer_of
     from planner.results.verdict import VERDICTS, is_host_short
 
     words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
@@ -325,10 +326,8 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     quantity = "memory.process" if name == "verdict" else name
     capacities = [one["memory.capacity"].text() for one in results if name == "verdict"]
     several = len({*capacities}) > 1
-    values = [
-        one["memory.needed" if name == "verdict" and _is_kept_alone(one) else quantity].text()
-        for one in results
-    ]
+    asked = [answer_of(one).needs[0] if name == "verdict" else one[name] for one in results]
+    values = [one.text() for one in asked]
     if several:
         values = [f"{one} of {most}" for one, most in zip(values, capacities, strict=True)]
     shown = " and ".join(
@@ -345,12 +344,6 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     return f"ANSWER  {name}: {shown}{each}; the plan {says}"
 
 
-def _is_kept_alone(result: Any) -> bool:
-    """Check whether only what the allocator would keep exceeds the memory of a device."""
-    free = result["memory.headroom"].value
-    return result.verdict["state"] == "tight" and free is not None and free < 0
-
-
 def _describe_room(result: Any) -> str:
     """Describe what a plan leaves at worst, or the nearest change that would fit."""
     from planner.report.answer import answer_of
@@ -359,8 +352,9 @@ def _describe_room(result: Any) -> str:
     if result.verdict["state"] == "no":
         nearest = advice[0][:1] if advice else []
         return "".join(f"; {row.changes} would fit: {row.memory} GiB" for row in nearest)
-    if _is_kept_alone(result):
-        return f"; {result['memory.process'].text()} with what the allocator would keep"
+    _, also, why = answer_of(result).needs
+    if also.base == "memory.process":
+        return f"; {also.text()} {why}"
     if least.value is None:
         return ""
     little = least.value < LITTLE * result["memory.capacity"].value

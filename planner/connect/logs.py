@@ -515,9 +515,10 @@ class _Rows:
         for place in counters:
             if (step := _parse_number(values[place])) is not None:
                 break
-        plain = {said: values[place] for said, place in clocked.items()}
-        for clock in self._clocks:
-            clock.record_row(plain)
+        if self.log.columns.keys().isdisjoint(_TIMES):  # else nobody asks for a clock
+            plain = {said: values[place] for said, place in clocked.items()}
+            for clock in self._clocks:
+                clock.record_row(plain)
         for place, quantity, worth, least, most in known:
             value = values[place]
             number = _parse_number(value)

@@ -68,10 +68,8 @@ def assume_batch(get: Callable[[str], Any], devices: int) -> tuple[int, str]:
         batch = devices * each * -(-SEQUENCES // (devices * each))
         return batch, f"as Llama 2 was fine-tuned (arXiv 2307.09288, section 3.1), {whole}"
     length = get("training.sequence_length") or get("model.max_sequence")
-    why = (
-        f"at least {numbers.exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv "
-    )
-    why += f"2307.09288, section 2.2), {whole}"
+    trained = "as Llama 2 was trained with (arXiv 2307.09288, section 2.2)"
+    why = f"at least {numbers.exact_text(TOKENS)} tokens a step, {trained}, {whole}"
     return devices * -(-TOKENS // (length * devices)), why
 
 

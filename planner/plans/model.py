@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from planner.book.inventory import TARGETS, list_components
+from planner.book.inventory import list_components, list_targets
 from planner.plans import patches
 from planner.plans.blocks import TOWERS, Kind, chain, mark_block, of_tower
 from planner.plans.document import Block, Draft, Model, Part, Stack, copy_mappings, merge_mappings
@@ -104,7 +104,7 @@ def _check_adapters(draft: Draft, model: Model) -> None:
         for part in model.parts
         for block in part.blocks
         for piece in list_components(block.kind, block.values)
-        for name in (("head",) if block.kind == "head" else TARGETS.get(piece.name, (piece.name,)))
+        for name in list_targets(block.kind, piece.name)
     }
     if "head" in targets and "head" in (draft.get("training.lora.trained") or ()):
         draft.fault("training.lora.trained", "head has an adapter already", "one of them")

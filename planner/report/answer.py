@@ -245,10 +245,7 @@ class Overview(Record):
                 (f"; {self._name_largest()}. ", False),
             ]
         elif self.status == "tight":
-            worst, kept = (result[name] for name in ("memory.at_worst", "memory.process"))
-            within = free.number >= 0
-            needs, also = (kept, worst) if within else (result["memory.needed"], kept)
-            why = "at worst" if within else "with what the allocator would keep"
+            needs, also, why = self.needs
             pieces += [
                 ("Needs ", False),
                 (gib(needs.value), True),
@@ -272,6 +269,16 @@ class Overview(Record):
             used, capacity = gib(result["memory.process"].value), gib(result[CAPACITY].value)
             pieces.append((f"{what} {used} of {capacity} GiB per device{why}.", False))
         return pieces
+
+    @property
+    def needs(self) -> tuple[Quantity, Quantity, str]:
+        """What a device needs, what it may come to, and how; of a plan that fits but for what the
+        allocator would keep, that is what it may come to."""
+        worst, kept = (self._result[name] for name in ("memory.at_worst", "memory.process"))
+        free = self._result.get("memory.headroom")
+        if self.status == "tight" and free is not None and free.number < 0:
+            return self._result["memory.needed"], kept, "with what the allocator would keep"
+        return kept, worst, "at worst"
 
     def _find_short_phase(self) -> tuple[str, Any, str] | None:
         """Find the phase of reinforcement learning in which a device is too small: bytes between

@@ -31,6 +31,11 @@ def test_a_parser_resolves_what_the_words_leave_to_it(script: Path) -> None:
     assert (training["sequence_length"], training["micro_batch"]) == (32, 1)
     assert read.document["cluster"]["devices"] == 4 and read.document["model"]["vocab"] == 512
     assert not any("unknown" in line for line in read.said)
+    (script.parent / "values.yaml").write_text("mbs: 2", "utf-8")
+    text = script.read_text("utf-8").replace("--mbs 1", "--config values.yaml")
+    (script.parent / "beside.sh").write_text(text, "utf-8")
+    beside = import_file(str(script.parent / "beside.sh"), "megatron", plan=True, run=True)
+    assert beside.document["training"]["micro_batch"] == 2
     alone = import_file(str(script), "megatron", plan=True)
     assert any("unknown" in line and "seq" in line for line in alone.said)
 

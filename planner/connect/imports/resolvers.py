@@ -17,7 +17,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports import commands
 from planner.connect.imports.arguments import split_arguments
-from planner.connect.imports.bases import read_base
+from planner.connect.imports.bases import read_base, read_beside
 from planner.connect.imports.shell import MARKED, SBATCH, is_script
 
 _TABLE = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
@@ -60,7 +60,8 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
     config = dict[str, Any]()
     if "--config" in words:
         at = words.index("--config")
-        config = read_base(words[at + 1], "") if words[at + 1 :] else {}
+        for file in words[at + 1 : at + 2]:  # beside the script, or where this runs
+            config = read_beside(file, place) or read_base(file, "")
         del words[at : at + 2]
     resolved = _run_parser({"row": row, "words": words, "config": config}, place)["words"]
     return "\n".join([*lines, shlex.join([*front, *resolved])])
