@@ -16,11 +16,11 @@ from planner.connect.imports.shell import (
     FILE_ENDINGS,
     LAUNCHERS,
     MARKED,
-    SBATCH,
     WORD,
     ShellCommand,
     is_script,
     list_commands,
+    read_sbatch,
 )
 from planner.connect.imports.trainers import parse_changes, rename_option
 
@@ -137,7 +137,7 @@ def read_command(
     at = where._replace(line=command.line)
     if re.search("|".join(LAUNCHERS["refused"]), shown):
         raise PlanError(Fault(f"{shown} trains another kind of model", at))
-    sbatch = [each for one in SBATCH.findall(text) for each in one.split()]
+    sbatch = [f"{option}={value}" for option, value in read_sbatch(text).items() if value]
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
     found = {**program.options, **collect_arguments(given)}
     deciding = _find_deciding(name, program, fixed)

@@ -12,7 +12,6 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +45,11 @@ OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 INHERITED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
 #: Options of launchers and the programs that train; the options of a script that sbatch takes.
 LAUNCHERS = resources.read_yaml(Path(__file__).with_name("launchers.yaml"))
-SBATCH = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
+SBATCH = re.compile(r"^#SBATCH\s+([^#\n]*)", re.MULTILINE)
+#: What sbatch reads of a script: the lines before its first command. An option as it takes them:
+#: --nodes=4, --nodes 4, -N 4 and -N4.
+SBATCH_HEADER = re.compile(r"(?:[ \t\r]*(?:#.*)?\n)*")
+SBATCH_OPTION = re.compile(r"(?<!\S)(--[\w-]+|-\w)(?:=|[ \t]*)((?!-)\S+)?")
 FILE_ENDINGS = (".yaml", ".yml", ".json")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
 SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -96,7 +99,7 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
         allowed = f"at most {numbers.text(SCRIPT_LENGTH)} characters"
         raise PlanError(Fault("too long for a script", place, allowed))
     try:
-        known = {**_read_sbatch(text), **variables}
+        known = {**_set_by_sbatch(text), **variables}
         reader = _ShellReader([*_split_tokens(text, place)], known, place)
         reader.follow_list((), None)
     except RecursionError:
@@ -108,12 +111,21 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
     return reader.commands
 
 
-def _read_sbatch(text: str) -> dict[str, str]:
+def read_sbatch(text: str) -> dict[str, str]:
+    """Return the options of a script that sbatch takes, with their values; empty for a flag."""
+    header = SBATCH_HEADER.match(text)
+    return {
+        name: value
+        for line in SBATCH.findall(header[0] if header else "")
+        for name, value in SBATCH_OPTION.findall(line)
+    }
+
+
+def _set_by_sbatch(text: str) -> dict[str, str]:
     """Return the variables that sbatch sets by the options of a script."""
-    words = " ".join(SBATCH.findall(text)).replace("=", " ").split()
-    given = dict(pairwise(words))
+    given = read_sbatch(text)
     sets = LAUNCHERS["slurm"].items()
-    return {name: given[one] for one, names in sets if one in given for name in names}
+    return {name: given[one] for one, names in sets if given.get(one) for name in names}
 
 
 def _split_tokens(text: str, place: Place) -> Iterator[Token]:
