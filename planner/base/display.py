@@ -66,19 +66,22 @@ def plain(value: Any) -> Any:
     return value
 
 
-def flatten(tree: Mapping[str, Any], joint: str = ".", before: str = "") -> dict[str, Any]:
-    """Flatten mappings in mappings to one, without lists.
+def flatten(
+    tree: Mapping[str, Any], joint: str = ".", before: str = "", lists: bool = False
+) -> dict[str, Any]:
+    """Flatten mappings in mappings to one.
 
     Args:
         tree: the outermost mapping.
         joint: what stands between a key and one inside it.
         before: what stands in front of all keys.
+        lists: whether lists stay as they are, or are left out.
     """
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict):
-            found |= flatten(value, joint, f"{before}{key}{joint}")
-        elif not isinstance(value, list):
+        if isinstance(value, Mapping):
+            found |= flatten(value, joint, f"{before}{key}{joint}", lists)
+        elif lists or not isinstance(value, list):
             found[f"{before}{key}"] = value
     return found
 

@@ -124,8 +124,7 @@ class _PlanText:
     ) -> str:
         """Replace a value that is no mapping by one: a name by a mapping that extends it, an alias
         of YAML by a copy of its target."""
-        root = yaml_nodes.parse_yaml(self.text, self.file)
-        held: Any = root.plain() if root else {}
+        held = yaml_nodes.parse_plain(self.text, self.file) or {}
         for step in way:
             held = held[step]
         if isinstance(held, str) and kind:

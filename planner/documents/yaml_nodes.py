@@ -283,6 +283,12 @@ def parse_yaml(text: str, file: str, origin: Origin | None = None) -> Node | Non
     return root
 
 
+def parse_plain(text: str, file: str) -> Any:
+    """Parse YAML text to plain dicts, lists and scalars; None where it is empty."""
+    root = parse_yaml(text, file)
+    return None if root is None else root.plain()
+
+
 def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Node:
     """Convert plain Python data to a tree of nodes. Floats count as their shortest decimal text.
 

@@ -19,7 +19,7 @@ from planner.base import files, resources
 from planner.base.errors import Fault, PlanError
 from planner.documents import schema_files
 from planner.documents.source import change_keys, is_within
-from planner.documents.yaml_nodes import parse_yaml
+from planner.documents.yaml_nodes import parse_plain
 from planner.plans.document import Plan
 from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.engines import choose_engine
@@ -138,8 +138,7 @@ def evaluate_fit_table(
     axes[TOKENS_LONG] = [*lengths] or axes[TOKENS_LONG]
     study = read_study(document, [f"base.{change}" for change in changes])
     pairs = (change.partition("=") for change in changes)
-    read = ((key.strip(), parse_yaml(value, "--set")) for key, _, value in pairs)
-    given = {key: node and node.plain() for key, node in read}
+    given = {key.strip(): parse_plain(value, "--set") for key, _, value in pairs}
     for key in [k for k in given if any(is_within(one, (k,)) for one in collect_keys(study.axes))]:
         raise PlanError(Fault(f"--set {key}: the methods and lengths set it"))
     peaks = study.bases[0].get("cluster.accelerator.peaks")

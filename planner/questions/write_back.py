@@ -81,8 +81,7 @@ def list_answer_keys(plan: Plan, answer: Answer) -> dict[str, Any]:
     """Return the keys of an answer, with the layout if one was searched for, and with the ``--set``
     changes that applied."""
     assert answer.holds is not None
-    root = {key: yaml_nodes.parse_yaml(text, "--set") for key, text in plan.document.overrides}
-    changes: dict[str, Any] = {key: node and node.plain() for key, node in root.items()}
+    changes = {key: yaml_nodes.parse_plain(text, "--set") for key, text in plan.document.overrides}
     if answer.question == "cheapest":
         changes |= answer.extra["offer"].keys
     family = answer.extra.get("family")

@@ -247,8 +247,7 @@ def _pick_values(plan: Plan, key: str, text: str) -> list[Any]:
         PlanError: too many, or none can be proposed.
     """
     if re.search(r"[][{}'\"]", text):  # values that are lists or texts themselves, as in YAML
-        node = yaml_nodes.parse_yaml(f"[{text}]", "values")
-        given = node.plain() if node is not None else []
+        given = yaml_nodes.parse_plain(f"[{text}]", "values")
     else:
         given = [page.parse_typed(key, one) for one in choices.split_values(text) if one]
     if len(given) > MOST_VALUES:

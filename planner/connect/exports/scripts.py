@@ -16,7 +16,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import caveats
 from planner.connect.exports.table import Elsewhere, ExportDraft, LaunchConfig
 from planner.connect.imports import tabled
-from planner.connect.imports.option_table import OptionTable
+from planner.connect.imports.option_table import OptionTable, load_options
 from planner.plans.document import Plan
 from planner.plans.plan import about
 
@@ -37,7 +37,7 @@ def write_trainer_script(plan: Plan, to: str) -> LaunchConfig:
     if not plan.reinforced:
         where = plan.document.find_place(("training", "mode"))
         raise PlanError(Fault(f"{to} trains by reinforcement learning", where, "mode: rl"))
-    table, draft = tabled.load_trainer_table(to), ExportDraft(plan, to)
+    table, draft = load_options(to), ExportDraft(plan, to)
     wanted = _list_writable(draft, table)
     for key in wanted:
         rows = (row for row in table.keys if row["key"] == key)

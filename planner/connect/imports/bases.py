@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from planner.base import files
-from planner.base.display import one_line
+from planner.base.display import flatten, one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import yaml_nodes
 
@@ -31,8 +31,7 @@ def read_configuration(
     Raises:
         PlanError: it is no mapping, or one of them is not there.
     """
-    root = yaml_nodes.parse_yaml(text, place.file)
-    found = root.plain() if root is not None else None
+    found = yaml_nodes.parse_plain(text, place.file)
     if not isinstance(found, dict):
         raise PlanError(Fault("not a configuration: not a mapping", place))
     parents = found.pop(key, None) or []
@@ -85,12 +84,8 @@ def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def flatten_options(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flatten_options(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten mappings in mappings to dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        inner = isinstance(value, Mapping)
-        if isinstance(value, str) and YAML_DIGITS.fullmatch(value):
-            value = int(value)
-        found |= flatten_options(value, f"{before}{key}.") if inner else {f"{before}{key}": value}
-    return found
+    found = flatten(tree, lists=True)
+    texts = {key: value for key, value in found.items() if isinstance(value, str)}
+    return found | {key: int(text) for key, text in texts.items() if YAML_DIGITS.fullmatch(text)}

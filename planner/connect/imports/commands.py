@@ -309,7 +309,6 @@ def _find_deciding(
     """Return what tells whether an option changes a plan: None for one without a value."""
     table, is_trainer = load_options(name), name in READ_TRAINERS
     known = load_framework(name)
-    assert table is not None
     means = {key for rule in known.also for key in rule["when"]}
     own = {**dict.fromkeys(known.models, "model"), **program.reads} if is_trainer else {}
     read = {*list_written(known.rows), *means} if is_trainer else {*table.defaults}

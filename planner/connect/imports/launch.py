@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from math import lcm, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,7 +159,11 @@ def read_launch(
     document: dict[str, Any] = {"model": {}, "cluster": {}, "training": {}, "parallelism": {}}
     document |= expand_keys({key: value for key, value in kept.items() if value is not None})
     if named := next((option for option in known.models if option in said.given), None):
-        document["model"] = _match_flavor(str(said.given[named]), known.flavors[named], place)
+        flavors, weights = known.flavors[named], str(said.given[named])
+        if weights not in flavors:
+            fault = f"{weights} is no known model"
+            raise PlanError(Fault.from_pool(fault, weights, [*flavors], place))
+        document["model"] = flavors[weights]
     elif model is not None:
         document["model"] = model
         count, virtual = (
@@ -194,11 +197,9 @@ def read_launch(
     open_ = [f"{k}{v}" for k, v in guessed.items() if k not in fixed and "cluster" not in fixed]
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
-    table = load_options(name)
-    assert table is not None
     by_name = any(option in said.own for option in known.models)  # which sets what has defaults
     # A flag that is left out is as the plan has it.
-    usual = {} if by_name or known.options else {**table.defaults, **known.defaults}
+    usual = {} if by_name or known.options else {**load_options(name).defaults, **known.defaults}
     usual = {option: value for option, value in usual.items() if value is not False}
     lines = judge_file(said.own, usual, plan, known, place, said.names)
     came_from["cluster.accelerator"] = ("no key says it",)
@@ -228,10 +229,10 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     if is_command(text, place):
         variables, fixed = split_changes(changes)
         command = read_command(text, place, variables, name, fixed)
-        options = trainers.Options(flatten_options(command.options), text, known, fixed)
+        tree: Mapping[str, Any] = command.options
     else:
-        fixed = trainers.parse_changes(changes)
-        options = _options_of(text, known, place, fixed)
+        fixed, tree = trainers.parse_changes(changes), _parse_mapping(text, place, known.form)
+    options = trainers.Options(tree, text, known, fixed)
     start = _take_program_keys(command, options, fixed) if command else {}
     # The first time for the keys that conditions are about.
     first, _ = _derive_keys(options, known, name, place, start=start)
@@ -333,8 +334,11 @@ def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
         Dotted keys with the file's values.
     """
     known, place = load_framework(name), Place(name)
-    read = _options_of if name in READ_TRAINERS else partial(_load_values, function="")
-    said = read(text, known, place)
+    said: LaunchValues | trainers.Options
+    if name in READ_TRAINERS:
+        said = trainers.Options(_parse_mapping(text, place, known.form), text, known)
+    else:
+        said = _load_values(text, known, place)
     above = {_lift_key(key): plan.get(_lift_key(key)) for key in _list_conditions(known.rows)}
     before = {key: value for key, value in above.items() if value is not None}
     return _derive_keys(said, known, name, place, before)[0]
@@ -349,25 +353,11 @@ def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
             yield from [about] if isinstance(about, str) else about
 
 
-def _options_of(
-    text: str, known: Framework, place: Place, fixed: Mapping[str, Any] = {}
-) -> trainers.Options:
-    """Parse the file of a trainer, JSON or YAML; ``fixed`` are keys that are chosen beside it.
-
-    Raises:
-        PlanError: it is no mapping.
-    """
-    tree = hf.parse_config(text, place) if known.form == "json" else _parse_yaml(text, place)
-    if not isinstance(tree, Mapping):
-        raise PlanError(Fault("not a launch file: not a mapping", place))
-    return trainers.Options(flatten_options(tree), text, known, fixed)
-
-
 def _load_values(
     text: str,
     known: Framework,
     place: Place,
-    function: str,
+    function: str = "",
     variables: Mapping[str, str] = {},
 ) -> LaunchValues:
     """Parse a launch file and add the defaults for what it leaves out.
@@ -394,7 +384,7 @@ def _load_values(
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
     else:
-        found = flatten_options(_parse_yaml(text, place))
+        found = flatten_options(_parse_mapping(text, place))
     said = LaunchValues(found)
     if known.form == "flags":
         said |= megatron.find_vocabulary(found)
@@ -454,8 +444,7 @@ def _parse_changes(text: str) -> dict[str, Any]:
     found = [OVERRIDE.fullmatch(word) for word in words]
     if not all(found):
         return {}
-    nodes = {one[1]: yaml_nodes.parse_yaml(one[2], "changes") for one in found if one}
-    return {key: node and node.plain() for key, node in nodes.items()}
+    return {one[1]: yaml_nodes.parse_plain(one[2], "changes") for one in found if one}
 
 
 def _derive_keys(
@@ -622,17 +611,6 @@ def _get_degree(keys: Mapping[str, Any], name: str) -> int:
     return size if isinstance(size, int) and size > 0 else 1
 
 
-def _match_flavor(name: str, flavors: Mapping[str, str], place: Place) -> str:
-    """Return the built-in model of a name.
-
-    Raises:
-        PlanError: no built-in model has it.
-    """
-    if name not in flavors:
-        raise PlanError(Fault.from_pool(f"{name} is no known model", name, [*flavors], place))
-    return flavors[name]
-
-
 def _is_possible(
     keys: Mapping[str, Any],
     asked: Container[str] | None,
@@ -662,14 +640,14 @@ def _lift_key(key: str) -> str:
     return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
-def _parse_yaml(text: str, place: Place) -> Mapping[str, Any]:
-    """Parse YAML.
+def _parse_mapping(text: str, place: Place, form: str = "yaml") -> Mapping[str, Any]:
+    """Parse YAML, or JSON.
 
     Raises:
         PlanError: it is no mapping.
     """
-    root = yaml_nodes.parse_yaml(text, place.file)
-    found = root.plain() if root is not None else None
+    as_json = form == "json"
+    found = hf.parse_config(text, place) if as_json else yaml_nodes.parse_plain(text, place.file)
     if not isinstance(found, Mapping):
         raise PlanError(Fault("not a launch file: not a mapping", place))
     return found

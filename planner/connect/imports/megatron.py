@@ -107,7 +107,6 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
     """
     known, shaped = list_model_options(), re.compile("|".join(ARGUMENTS["shaped"]))
     table = load_options("megatron")
-    assert table is not None
     for name, value in found.items():
         kind = table.classify(name)
         if name in known or value == "0" or is_equal(value, table.defaults.get(name)):

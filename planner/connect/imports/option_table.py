@@ -104,15 +104,12 @@ def _format_value(value: Any) -> str:
 
 
 @cache
-def load_options(name: str) -> OptionTable | None:
-    """Load the table of a framework; None if it has none. Options that the rows of Megatron-LM's
-    models read are among those that are read."""
+def load_options(name: str) -> OptionTable:
+    """Load the table of a framework. Options that the rows of Megatron-LM's models read are among
+    those that are read."""
     if name in READ_TRAINERS:
         return _make_table(load_framework(name))
-    file = FOLDER / f"{name}.yaml"
-    if not file.is_file():
-        return None
-    table = OptionTable(**resources.read_yaml(file))
+    table = OptionTable(**resources.read_yaml(FOLDER / f"{name}.yaml"))
     of_model = sorted(list_model_options()) if name == "megatron" else ()
     return table._replace(read=(*table.read, *map(re.escape, of_model)))
 
@@ -157,9 +154,7 @@ def judge_file(
     Raises:
         PlanError: an option has another value than in the export of the plan.
     """
-    table = load_options(known.name)
-    assert table is not None
-    draft = ExportDraft(plan, known.name)
+    table, draft = load_options(known.name), ExportDraft(plan, known.name)
     follow_rows(draft, known.rows)
     again = {option: table.defaults.get(option) for option in list_written(known.rows)}
     left_out = {k: defaults[k] for k in draft.said if defaults.get(k) is not None}

@@ -65,7 +65,6 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
     options = {**dict(_name_options(tree, variables)), **own}
     of_primus = option_table.OptionTable(**PRIMUS["options"])
     megatron = option_table.load_options("megatron")
-    assert megatron is not None
     judged = {k: v for k, v in options.items() if of_primus.classify(k) and _has_value(v)}
     lines = option_table.judge_options(judged, {}, of_primus, own, place)
     # Base files have all options, also of optimizers and layers that are not there.

@@ -23,7 +23,7 @@ from planner.connect.imports.launch import ACCELERATOR, LaunchPlan
 from planner.connect.imports.option_table import OptionTable, judge_options, load_options
 from planner.connect.imports.shell import list_commands
 from planner.connect.imports.tidy import place_faults
-from planner.connect.imports.trainers import NO_MODEL
+from planner.connect.imports.trainers import NO_MODEL, split_parts
 from planner.documents import aliases, schema, source
 from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
@@ -42,7 +42,7 @@ PROMPT = 256  # tokens of a prompt, where a file has no limit of its own for the
 def find_tabled_trainer(text: str, place: Place) -> str:
     """Find the trainer with a table whose configuration a text is; empty if none."""
     for name in TABLED:
-        table = load_trainer_table(name)
+        table = load_options(name)
         if is_command(text, place):
             if table.program and re.search(table.program, text):
                 return name
@@ -70,7 +70,7 @@ def read_tabled_trainer(
     Raises:
         PlanError: the file is malformed, or says what is not modelled or no model is known.
     """
-    table = load_trainer_table(name)
+    table = load_options(name)
     variables, fixed = split_changes(changes)
     if is_command(text, place):
         given = own = dict(_read_words(text, table, variables, fixed, place))
@@ -80,7 +80,7 @@ def read_tabled_trainer(
     if "cluster.devices" in fixed:
         given[DEVICES] = fixed["cluster.devices"]
     options = resolve_references({**table.defaults, **_imply(given, table), **given})
-    options |= dict(_split_parts(options, table))
+    options |= {k: parse_word(part, k) for k, part in split_parts(options, table.parts)}
     keys, came_from = apply_rows(options, table, place)
     lines = _list_unread(own, options, table, fixed, place)
     of_rl = keys.get("training.mode") == "rl"
@@ -116,13 +116,6 @@ def read_tabled_trainer(
     with place_faults(place):
         build_plan(schema.validate(source.load(document), "plan"))
     return LaunchPlan(document, lines, {**came_from, **dict.fromkeys(fixed, ("--set",))})
-
-
-def load_trainer_table(name: str) -> OptionTable:
-    """Load the options of a trainer."""
-    table = load_options(name)
-    assert table is not None
-    return table
 
 
 def _read_words(
@@ -167,15 +160,6 @@ def _read_words(
         yield option, parse_word(value, option)
     if devices := count_launched(command.words[:at], command):
         yield DEVICES, devices
-
-
-def _split_parts(options: Mapping[str, Any], table: OptionTable) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of values, as of `1000ba` the number of steps."""
-    for option, pattern in table.parts.items():
-        found = re.fullmatch(pattern, str(options.get(option))[:200])
-        for name, part in found.groupdict().items() if found else ():
-            if part is not None:
-                yield f"{option}.{name}", parse_word(part, option)
 
 
 def resolve_references(options: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
 from planner.connect.exports.rules import Row, walk_rows
+from planner.connect.imports.bases import flatten_options
 from planner.documents import yaml_nodes
 from planner.plans.layout import ROW
 
@@ -35,20 +36,17 @@ class Options(dict[str, Any]):
 
     def __init__(
         self,
-        found: Mapping[str, Any],
+        tree: Mapping[str, Any],
         text: str,
         known: Framework,
         fixed: Mapping[str, Any] = {},
     ) -> None:
-        self.known = known
+        self.known, found = known, flatten_options(tree)
         told = ENVIRONMENT.search(text)
         pairs = (each.partition("=") for each in told[1].split()) if told else ()
         variables = {f"{VARIABLES}{name}": value for name, _, value in pairs}
         self.given = dict(self._rename_options({**found, **variables}))
-        for option, pattern in known.parts.items():
-            match = re.fullmatch(pattern, str(self.given.get(option))[:200])
-            groups = match.groupdict().items() if match else ()
-            self.given |= {f"{option}.{name}": part for name, part in groups if part}
+        self.given |= dict(split_parts(self.given, known.parts))
         self.open = [
             key
             for key, value in self.given.items()
@@ -120,6 +118,15 @@ def rename_option(known: Framework, option: str) -> str:
     for pattern, name in known.renamed.items():
         option = re.sub(f"^(?:{pattern})$", name, option)
     return option
+
+
+def split_parts(options: Mapping[str, Any], parts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the parts of values, as of `1000ba` the number of steps, by the pattern of each."""
+    for option, pattern in parts.items():
+        found = re.fullmatch(pattern, str(options.get(option))[:200])
+        for name, part in found.groupdict().items() if found else ():
+            if part:
+                yield f"{option}.{name}", part
 
 
 def is_same(given: Any, option: Any) -> bool:
@@ -202,6 +209,5 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
         place = Place(f"--set {one_line(each)}"[:200])
         if not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z_0-9]+)*", key):
             raise PlanError(Fault(f"'{one_line(key)}' is not a key", place, "--set a.b=value"))
-        node = yaml_nodes.parse_yaml(value, place.file)
-        found[key] = None if node is None else node.plain()
+        found[key] = yaml_nodes.parse_plain(value, place.file)
     return found
