@@ -35,7 +35,7 @@ mutants:
 	python -m benchmarks.mutation --seed 1
 
 bench:
-	python -m benchmarks.startup
+	python -m benchmarks.speed start --runs 11
 
 # After a change that moves numbers or wording: the committed reports, and what is made of docs/.
 examples: pages

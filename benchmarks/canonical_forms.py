@@ -32,11 +32,11 @@ SETTINGS: tuple[dict[str, str], ...] = (
 def trees() -> Iterator[Expression]:
     """What is put in order for the book, and for the models that ship."""
     from planner.book import inventory  # noqa: F401
+    from planner.book.published import OF_STAGE
     from planner.book.quantity import BOOK
     from planner.documents.references import preset_names
     from planner.engine import tensors
     from planner.plans import kernels
-    from planner.results.closed_form import OF_STAGE
 
     yield OF_STAGE
     yield from (formula.written for formula in BOOK.list_formulas())

@@ -103,10 +103,9 @@ def compare(source: Mapping[str, Any], case: Mapping[str, Any]) -> list[Compared
         if not isinstance(said, str):
             return Fraction(said)
         if said in result.quantities:
-            return Fraction(result[said].value)
-        given = plan.plan.get(said)
-        if given is not None:
-            return Fraction(given)
+            return Fraction(str(result[said].value))
+        if plan.plan.get(said) is not None:
+            return Fraction(str(plan.plan.get(said)))
         return worth(ast.parse(said, mode="eval").body)
 
     def worth(node: ast.AST) -> Fraction:

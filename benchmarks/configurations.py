@@ -25,6 +25,7 @@ from benchmarks import counts
 from planner.base.errors import PlanError
 from planner.base.resources import read_yaml
 from planner.connect.imports import families, hf
+from planner.connect.imports.config import Config
 
 #: Tables of the library's classes that are text models by what they predict, the first that has a
 #: type is its main class.
@@ -301,9 +302,10 @@ def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
     raw = {mapped.get(key, key): value for key, value in fields.items()}
     raw = {key: value for key, value in raw.items() if key not in derived}
     trial = {"defaults": raw, "names": {v: k for k, v in mapped.items()}, "harmless": [*raw]}
-    judged, types = hf.Config.judge, hf.CLASSES["types"]
+    judged, types = Config.judge, hf.CLASSES["types"]
     types[kind] = trial
-    hf.Config.judge = lambda c, *_, **__: seen.update(c.read)  # type: ignore[method-assign]
+    vars_of: Any = Config  # whose method is another for a while
+    vars_of.judge = lambda c, *_, **__: seen.update(c.read)
     try:
         for named in names:
             try:
@@ -311,7 +313,7 @@ def entry(kind: str, names: Sequence[str]) -> dict[str, Any]:
             except PlanError:  # a class that is not modelled
                 continue
     finally:
-        hf.Config.judge = judged  # type: ignore[method-assign]
+        vars_of.judge = judged
         types[kind] = said
     keys = sorted(key for key in seen if key in raw and "token_id" not in key)
     made: dict[str, Any] = {"defaults": {key: raw[key] for key in keys}}

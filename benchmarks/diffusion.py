@@ -20,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from benchmarks import tables
+
 ROWS = Path(__file__).resolve().parents[1] / "planner/connect/imports/diffusion.yaml"
 #: Small configurations of each class.
 EACH = 5
@@ -216,11 +218,7 @@ def main() -> None:
             row["context_tokens"] = TEXT
             rows.append(row)
     made = {"torch": torch.__version__, "diffusers": diffusers.__version__}
-    lines = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
-    watched = ",\n".join(json.dumps(kept(name), sort_keys=True) for name in WATCHED)
-    head = json.dumps(made)
-    text = f'{head[:-1]}, "kept": [\n{watched}\n], "models": [\n{lines}\n]}}\n'
-    asked.file.write_text(text, "utf-8")
+    tables.write_rows(asked.file, made, {"kept": [*map(kept, WATCHED)], "models": rows})
     print(f"{len(rows)} configurations of diffusers {diffusers.__version__}")
 
 

@@ -33,6 +33,7 @@ import tempfile
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ class Megatron:
 
     def __init__(self, folder: str) -> None:
         if not hasattr(typing, "override"):  # before Python 3.12
-            typing.override = lambda function: function
+            vars(typing)["override"] = lambda function: function
         sys.path.insert(0, folder)
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"}
         import torch
@@ -381,7 +382,7 @@ class Nanotron:
         from nanotron.parallel.pipeline_parallel.p2p import P2P
 
         ParallelContext.set_device = lambda self: None
-        P2P.__init__ = lambda self, pg, device: vars(self).update(pg=pg, device=device)
+        P2P.__init__ = lambda self, pg, device: self.__dict__.update(pg=pg, device=device)
         drawn: Any = self.torch.randn
         moe.torch = types.SimpleNamespace(**vars(self.torch))
         moe.torch.randn = lambda *shape, **given: drawn(*shape, **{**given, "device": "meta"})
@@ -446,10 +447,11 @@ class Maxtext:
 def absent(*names: str) -> None:
     """Something stands in for packages that no machine without an accelerator has, or for which
     a configuration is only asked."""
-    try:
-        from torch.nn import Module as Base
-    except ImportError:
-        Base = object  # type: ignore[assignment,misc]
+    Base: Any = object
+    with contextlib.suppress(ImportError):
+        from torch.nn import Module
+
+        Base = Module
 
     class Nothing(types.ModuleType):
         __path__: Any = ()
@@ -536,10 +538,10 @@ def main() -> int:
                 str(evaluate_plan(plan)["parameters.total"].number),
             )
             lost = ", ".join(dict.fromkeys(each.key for each in made.lost))
-            valid = "" if lost else apart(lambda m=made, p=plan, t=theirs: t.valid(m, p))
+            valid = "" if lost else apart(partial(theirs.valid, made, plan))
             counts, count = theirs.count is not None, ""
             if counts and not lost:
-                count = apart(lambda m=made, p=plan, t=theirs: t.count(m, p))
+                count = apart(partial(theirs.count, made, plan))
             print(f"| {said} | {lost} | {valid[:160]} | {count[:160]} | {own} |", flush=True)
             wrong = not lost and (valid != "yes" or (counts and count != own))
             good = "equal" if counts else "valid"

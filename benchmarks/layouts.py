@@ -24,10 +24,12 @@ from planner.plans.document import Plan
 from planner.questions.domains import yield_starts
 from planner.questions.loading import load
 from planner.questions.search import engine
+from planner.results.verdict import FITS
 
 LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "published_layouts.yaml"
-QUANTITIES = (engine.FITS, engine.MEMORY, engine.STEP)
+QUANTITIES = (FITS, engine.MEMORY, engine.STEP)
 Row = dict[str, Any]
+HEADS = ("run", "layouts that fit", "rank", "best", "step against the best")
 
 
 def rows(path: Path) -> Iterator[Row]:
@@ -59,7 +61,7 @@ def _steps(plan: Plan, options: Mapping[str, Any]) -> tuple[Any, float, int]:
     """Step times of the layouts that fit, what the nearest lacks, and how many fit."""
     found, least = [], -np.inf
     for chunk in engine.Walk(plan, QUANTITIES, options):
-        room, step = chunk.values[engine.FITS], chunk.values[engine.STEP]
+        room, step = chunk.values[FITS], chunk.values[engine.STEP]
         there = chunk.valid & np.isfinite(step)
         found.append(step[there & (room >= 0)])
         if there.any():
@@ -84,7 +86,7 @@ def some_plan(document: Mapping[str, Any]) -> Plan:
 
 def lines(found: Iterable[Row]) -> list[tuple[str, ...]]:
     """A row for each published layout."""
-    table = [("run", "layouts that fit", "rank", "best", "step against the best")]
+    table: list[tuple[str, ...]] = [HEADS]
     for one in found:
         cells = f"lacks {numbers.text(one['lacks'], 'bytes')}" if "lacks" in one else "", "", ""
         if "step" in one:

@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
+from benchmarks.tables import Record
 from planner.base import units
 from planner.base.errors import PlanError
 from planner.base.resources import read_yaml
@@ -36,7 +37,6 @@ from planner.questions import loading
 from planner.results import intervals
 
 Document = dict[str, Any]
-Record = dict[str, Any]
 
 #: Values that state the speed of a run, the most direct first: a run is judged by one of them.
 SPEED = (
@@ -249,7 +249,7 @@ def _memory(row: Row, evaluation: Evaluation, plans: Plans) -> float:
     base, _, place = row.quantity.partition("[")
     point = {}
     if place:  # of one pipeline stage
-        stages = evaluation.case.axes["stage"]
+        stages = evaluation.case.entries("stage")
         point = {"stage": stages[int(place.rstrip("]"))]}
     read = Fraction(evaluation.value(base, point))
     if "baseline" in row.convention:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measured, spread, tables, truth_memory
+from benchmarks.tables import Record
 from planner.base.errors import PlanError
 from planner.book import notation
 from planner.book.quantity import BOOK
@@ -25,8 +26,6 @@ from planner.engine.evaluate import Absent, Evaluation, widen
 from planner.plans import error_bands
 from planner.questions import loading
 from planner.results.verdict import FITS, SURE, VERDICTS, decide_state
-
-Record = dict[str, Any]
 
 #: Estimates that carry an interval, each with the readings of an allocator or a driver it rests on.
 READINGS = {
@@ -48,7 +47,7 @@ def value_of(document: Mapping[str, Any], quantity: str) -> Any:
 
 def _value(evaluation: Evaluation, quantity: str) -> Any:
     if BOOK.quantities[quantity].per == ("stage",):
-        stages = evaluation.case.axes["stage"]
+        stages = evaluation.case.entries("stage")
         return max(evaluation.value(quantity, {"stage": entry}) for entry in stages)
     return evaluation.value(quantity)
 
@@ -103,7 +102,7 @@ def verdicts(*files: Path) -> list[Record]:
     for row in measured.read(*files):
         if row.quantity not in read:
             continue
-        record = {"id": row.id, "run": row.run, "held": "unknown"}
+        record: Record = {"id": row.id, "run": row.run, "held": "unknown"}
         try:
             allowed = plans.allowed(row)
             record["held"], states = held(allowed[0]), set(map(_decide_state, allowed))
@@ -143,10 +142,10 @@ def details(evaluation: Evaluation) -> Record:
 
 def largest_tensors(evaluation: Evaluation) -> list[str]:
     """The five largest kept or temporary tensors at the peak, of all layers and micro-batches."""
-    stages = evaluation.case.axes["stage"]
+    stages = evaluation.case.entries("stage")
     stage = max(stages, key=lambda entry: evaluation.value("memory.peak", {"stage": entry}))
     sizes = []
-    for entry in evaluation.case.axes["tensor"]:
+    for entry in evaluation.case.entries("tensor"):
         point = widen({"tensor": entry})
         alive = evaluation.case.pair_values[notation.in_flight, stage, point["part"]]
         bytes_ = evaluation.value("memory.tensor", {"tensor": entry})
@@ -165,7 +164,7 @@ def lines(records: list[Record], by: str = "source") -> list[list[str]]:
     return [[by, *HEADING[1:]], *(_line(*group) for group in tables.grouped(records, by).items())]
 
 
-def _line(source: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _line(source: str, rows: Sequence[Record]) -> list[str]:
     counted = tables.judged(rows)
     errors = [row["error"] for row in counted]
     left = str(sum("left_out" in row for row in rows))

@@ -70,7 +70,7 @@ def read_default(value: ast.expr | None) -> tuple[Any, dict[str, Any]]:
             pairs = zip(node.keys, node.values, strict=True)
             about |= {str(read_literal(key)): read_literal(one) for key, one in pairs}
     factory = ast.unparse(words["default_factory"]) if "default_factory" in words else ""
-    empty = {"list": [], "dict": {}}.get(factory)
+    empty: Any = {"list": [], "dict": {}}.get(factory)
     return (read_literal(words["default"]) if "default" in words else empty), about
 
 

@@ -145,10 +145,11 @@ def _group_by_distance(found: Groups) -> list[tuple[float, tuple[int, float]]]:
 
 def tabulate_distances(found: Groups) -> list[tuple[str, ...]]:
     """Tabulate pairs by their predicted distance."""
-    return [("predicted apart", "pairs", "in order, mean over sources")] + [
-        ("further" if high == math.inf else f"up to {high} %", str(pairs), f"{100 * share:.0f} %")
-        for high, (pairs, share) in _group_by_distance(found)
-    ]
+    table: list[tuple[str, ...]] = [("predicted apart", "pairs", "in order, mean over sources")]
+    for high, (pairs, share) in _group_by_distance(found):
+        name = "further" if high == math.inf else f"up to {high} %"
+        table.append((name, str(pairs), f"{100 * share:.0f} %"))
+    return table
 
 
 def lines(found: Groups) -> list[tuple[str, ...]]:

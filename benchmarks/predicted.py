@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import measured, tables, time_accuracy, time_totals
-from benchmarks.measured import Record, Row
+from benchmarks.measured import Row
+from benchmarks.tables import Record
 
 
 def digest(row: Row) -> str:

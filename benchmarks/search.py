@@ -22,8 +22,9 @@ import numpy as np
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.search import engine as searching
+from planner.results.verdict import FITS
 
-QUANTITIES = (searching.FITS, searching.MEMORY, searching.STEP)
+QUANTITIES = (FITS, searching.MEMORY, searching.STEP)
 BEST = 100
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 from benchmarks import measured, tables
-from benchmarks.measured import Record, Row
+from benchmarks.measured import Row
+from benchmarks.tables import Record
 
 RUNS = Path("tests/data/serving_runs.jsonl")
 MARK = "serving"

@@ -41,7 +41,8 @@ def random_plans(count: int, seed: int) -> Iterator[planner.Plan]:
     for schedule in SCHEDULES:
         for number in range(count):
             place = f"{seed} {schedule} {number}"
-            yield planner.load(draw_one(pipelined_plans(schedule), place, is_valid))
+            if (document := draw_one(pipelined_plans(schedule), place, is_valid)) is not None:
+                yield planner.load(document)
 
 
 def shipped_plans() -> Iterator[planner.Plan]:

@@ -99,7 +99,8 @@ def run(case: Case, environment: dict[str, str]) -> dict[str, Any]:
         child.returncode = os.waitstatus_to_exitcode(status)
         told.seek(0)
         last = told.read().decode(errors="replace").strip().splitlines()[-1:]
-    row = {"seconds": usage.ru_utime + usage.ru_stime, "elapsed": time.perf_counter() - start}
+    row: dict[str, Any] = {"elapsed": time.perf_counter() - start}
+    row["seconds"] = usage.ru_utime + usage.ru_stime
     row["peak_bytes"] = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if child.returncode not in (0, 1):  # 1: a report has drifted, a question has no answer
         row["reason"] = " ".join([f"exit {child.returncode}", *last])

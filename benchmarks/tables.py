@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-Record = Mapping[str, Any]
+Record = dict[str, Any]
 Lines = Sequence[Sequence[str]]
 
 
@@ -58,6 +58,15 @@ def markdown(lines: Lines, end: str = "") -> str:
     rule = ["---", *["--:"] * (len(head) - 1)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
     return f"{table}\n\n{end}" if end else table
+
+
+def write_rows(file: Path, versions: Mapping[str, str], rows: Mapping[str, Sequence[Any]]) -> None:
+    """Write records by heading as JSON, behind the versions they come from, each on its line."""
+    texts = [json.dumps(versions)[:-1]]
+    for name, each in rows.items():
+        lines = ",\n".join(json.dumps(row, sort_keys=True) for row in each)
+        texts.append(f'"{name}": [\n{lines}\n]')
+    file.write_text(f"{', '.join(texts)}}}\n", "utf-8")
 
 
 def rewritten(page: str, text: str, name: str) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks import measured, tables
-from benchmarks.measured import Record
+from benchmarks.tables import Record
+from planner.plans import error_bands
 
 MARK = "time"
 HEADS = (
@@ -26,7 +27,7 @@ HEADS = (
 
 def compare(*files: Path) -> list[Record]:
     """One record for each value that states the speed of a run, or of a phase of its steps."""
-    told = {*measured.SPEED, *measured.bands.PHASES}
+    told = {*measured.SPEED, *error_bands.PHASES}
     return measured.compare(row for row in measured.read(*files) if row.quantity in told)
 
 
@@ -57,7 +58,7 @@ def lines(records: Iterable[Record]) -> list[tuple[str, ...]]:
 
 def of_kind(records: Iterable[Record], kind: str) -> list[Record]:
     """The judged records of a kind of run."""
-    return [dict(r) for r in tables.judged(records) if r["kind"] == kind]
+    return [r for r in tables.judged(records) if r["kind"] == kind]
 
 
 def percent(value: float) -> str:

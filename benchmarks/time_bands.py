@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from benchmarks import spread, tables
 from benchmarks.spread import Kind
-from benchmarks.time_accuracy import Record, compare
+from benchmarks.tables import Record
+from benchmarks.time_accuracy import compare
 from planner.plans.error_bands import DENSE, EXPERTS, INFERENCE, LORA, PATCHES, PHASES, REST
 
 MARK = "coverage"
@@ -63,7 +64,7 @@ def apart(found: Evidence) -> list[tuple[dict[Kind, dict[str, list[float]]], lis
 
 def document(found: Evidence) -> str:
     """The intervals as they ship."""
-    shipped = {}
+    shipped: dict[Kind, spread.Interval] = {}
     for part in apart(found):
         shipped |= spread.intervals(*part, found.fitted)
     lines = [

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import measured, tables
-from benchmarks.measured import Record, Row
+from benchmarks.measured import Row
+from benchmarks.tables import Record
 
 UNITS = {
     "time.step_seconds": "s",

@@ -10,13 +10,14 @@ the planner the list of wrappers. Kept in tests/data/counts/towers.json (test_to
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from benchmarks import tables
 
 ROWS = Path(__file__).resolve().parents[1] / "planner/connect/imports/towers.yaml"
 #: Small configurations of each wrapper.
@@ -238,7 +239,8 @@ def main() -> None:
             if not runs(config):
                 print(f"{name}: its tower and its language model do not fit together")
                 continue
-            row = {"name": name, "config": saved(config), "class": type(model).__name__}
+            row: dict[str, Any] = {"name": name, "config": saved(config)}
+            row["class"] = type(model).__name__
             row["params_total"] = sum(one.numel() for one in model.parameters())
             if seed is not None:
                 try:
@@ -250,10 +252,8 @@ def main() -> None:
                 except Exception as error:
                     print(f"{name}: FLOPs: {type(error).__name__}: {str(error)[:120]}")
             rows.append(row)
-    made = {"torch": torch.__version__, "transformers": transformers.__version__, "models": rows}
-    lines = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
-    head = json.dumps({key: value for key, value in made.items() if key != "models"})
-    asked.file.write_text(f'{head[:-1]}, "models": [\n{lines}\n]}}\n', "utf-8")
+    made = {"torch": torch.__version__, "transformers": transformers.__version__}
+    tables.write_rows(asked.file, made, {"models": rows})
     print(f"{len(rows)} configurations of {made['transformers']}")
 
 

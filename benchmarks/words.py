@@ -110,9 +110,10 @@ def read_screen(path: Path, text: str) -> Iterator[tuple[int, str]]:
     statements = (node for node in ast.walk(tree) if isinstance(node, ast.Expr))
     docstrings = {id(one.value) for one in statements}
     for node in ast.walk(tree):
-        text = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and " " in text and id(node) not in docstrings:
-            yield node.lineno, text
+        if not isinstance(node, ast.Constant) or id(node) in docstrings:
+            continue
+        if isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
 
 
 def find_banned(root: Path, names: list[str]) -> Iterator[str]:

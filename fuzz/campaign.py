@@ -23,7 +23,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from fuzz import documents, lines, ranges, watch
 from fuzz.watch import Outcome
@@ -185,7 +185,7 @@ class Campaign:
         while self.batches or active:
             while self.batches and len(active) < workers:
                 self._start(context, active, self.batches.pop())
-            for pipe in wait(list(active), timeout=1):
+            for pipe in cast(list[Connection], wait(list(active), timeout=1)):
                 process, numbers, at, _, folder = active[pipe]
                 try:
                     number, line, raw, outcome = pipe.recv()

@@ -224,9 +224,10 @@ def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -
         one, other = numbers.get(name), row.get(name)
         if (one is None) != (other is None):
             wrong = wrong or f"{name} is {'absent' if one is None else 'there'} exactly alone"
-        elif one is not None:
+        elif one is not None and other is not None:
             exact, double = Fraction(one), Fraction(other)
-            largest = max(abs(exact), abs(double), abs(Fraction(numbers.get(OF.get(name, ""), 0))))
+            whole = Fraction(numbers.get(OF.get(name, "")) or 0)
+            largest = max(map(abs, (exact, double, whole)))
             if abs(exact - double) > DOUBLE * largest:
                 wrong = wrong or f"{name} is another number over arrays"
     if wrong:
@@ -271,7 +272,7 @@ def beside(key: str, before: Numbers, after: Numbers, tally: Tally, where: str) 
         tally.turns.setdefault((key, name, down), where)
 
 
-def command(document: ranges.Document, ending: str, tally: Tally, where: str) -> None:
+def command(document: dict[str, Any], ending: str, tally: Tally, where: str) -> None:
     """The same plan through the whole command line: its result in JSON, and a report written."""
     with tempfile.TemporaryDirectory(prefix="judged-") as folder:
         file = Path(folder) / "plan.yaml"

@@ -15,6 +15,7 @@ import contextlib
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,94 +25,36 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
 
 from fuzz import clusters
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
-CHANGED = ("--set", "training.tokens=77B")
 #: What a command leaves beside its file when it is killed, to go on or to throw away.
 BESIDE = (".pieces",)
 Words = list[str]
 
 
-def _report(folder: Path) -> tuple[Words, Words]:
-    old = ["report", PLAN, *(f"-o{folder}/out.{kind}" for kind in ("html", "md", "json", "txt"))]
-    return old, [*old, *CHANGED]
+#: For each command that writes: what it reads, a line that writes something, and another.
+WRITERS: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text("utf-8")
+)
 
 
-def _quick(folder: Path) -> tuple[Words, Words]:
-    outputs = [f"-o{folder}/out.{kind}" for kind in ("yaml", "md", "json")]
-    old, new = (f"gpt2-small on 8 h100, {tokens} tokens" for tokens in ("10B", "77B"))
-    return ["quick", old, *outputs], ["quick", new, *outputs]
-
-
-def _import(folder: Path) -> tuple[Words, Words]:
-    for name, layers in (("a", 12), ("b", 24)):
-        text = f'{{"model_type": "gpt2", "n_layer": {layers}}}'
-        (folder / f"{name}.config").write_text(text, "utf-8")
-    old, new = (["import", f"{folder}/{name}.config", f"-o{folder}/out.yaml"] for name in "ab")
-    return old, new
-
-
-def _export(folder: Path) -> tuple[Words, Words]:
-    old = ["export", PLAN, "--to", "megatron", "-o", str(folder / "out.sh")]
-    return old, [*old, "--set", "training.micro_batch=2"]
-
-
-def _compare(folder: Path) -> tuple[Words, Words]:
-    log = str(ROOT / "tests/data/logs/megatron.log")
-    old = ["compare", PLAN, "--log", log, "-o", str(folder / "out.txt")]
-    return old, [*old, "--set", "training.micro_batch=2"]
-
-
-def _calibrate(folder: Path) -> tuple[Words, Words]:
-    log = folder / "run.csv"
-    log.write_text("step,step_time_ms\n" + "".join(f"{i},250\n" for i in range(9)), "utf-8")
-    old = ["calibrate", PLAN, "--log", str(log), "-o", str(folder / "out.yaml")]
-    return old, [*old, "--warm-up", "3", "--set", "training.micro_batch=16"]
-
-
-def _search(folder: Path) -> tuple[Words, Words]:
-    outputs = [f"-o{folder}/out.{kind}" for kind in ("json", "csv")]
-    old = ["search", PLAN, *outputs]
-    return old, [*old, "--set", "training.sequence_length=512"]
-
-
-def _solve(folder: Path) -> tuple[Words, Words]:
-    words = ["solve", PLAN, "--vary", "training.tokens", "-o", str(folder / "out.yaml"), "--until"]
-    return [*words, "time.training_days <= 3"], [*words, "time.training_days <= 5"]
-
-
-def _advise(folder: Path) -> tuple[Words, Words]:
-    words = ["advise", PLAN, "-o", str(folder / "out.yaml"), "--apply"]
-    return [*words, "1"], [*words, "2"]
-
-
-def _sweep(folder: Path) -> tuple[Words, Words]:
-    study = folder / "study.config"
-    study.write_text(
-        f"base: {{extends: {PLAN}}}\naxes:\n  training.micro_batch: [1, 2, 4]\n"
-        "  training.sequence_length: [256, 512, 1024]\n",
-        "utf-8",
+def prepare(command: str, folder: Path) -> tuple[Words, Words]:
+    """Write what a command reads; return two lines that write different things into a folder."""
+    row, names = WRITERS[command], {"folder": str(folder), "plan": PLAN, "root": str(ROOT)}
+    for name, text in row.get("files", {}).items():
+        (folder / name).write_text(Template(text).substitute(names), "utf-8")
+    line, other = (
+        [Template(word).substitute(names) for word in shlex.split(row[key])]
+        for key in ("line", "other")
     )
-    old = ["sweep", str(study), "--workers", "1", "--restart", "-o", str(folder / "out.csv")]
-    return old, [*old, "--set", "base.training.tokens=77B"]
-
-
-#: For each command that writes: a line that writes something, and one that writes something else.
-WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
-    "report": _report,
-    "quick": _quick,
-    "import": _import,
-    "export": _export,
-    "compare": _compare,
-    "calibrate": _calibrate,
-    "search": _search,
-    "solve": _solve,
-    "advise": _advise,
-    "sweep": _sweep,
-}
+    return line, other if other[0] == command else [*line, *other]
 
 
 def start(words: Words, memory: int | None = None) -> subprocess.Popen[bytes]:
@@ -149,7 +92,7 @@ def killed(command: str, kills: int, chance: random.Random) -> Counter[str]:
     ends: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words, changed = WRITERS[command](folder)
+        words, changed = prepare(command, folder)
         finish(words)
         old = outputs(folder)
         before = time.monotonic()

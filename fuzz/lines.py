@@ -34,7 +34,7 @@ def scalar(random: Random) -> str:
 @cache
 def commands() -> dict[str, tuple[argparse.Action, ...]]:
     """The actions of each command but its help."""
-    from planner.cli.main import COMMANDS
+    from planner.cli.commands import COMMANDS
 
     found = {}
     for name, command in COMMANDS.items():

@@ -23,7 +23,7 @@ from tests.strategies import Document, set_key, whole_plans
 UNITS = {"bytes": "B", "bytes/s": "B/s", "kgCO2e/kWh": "kg/kWh", "1": ""}
 COUNTED = ("tokens", "parameters", "sequences")
 #: What a plan's number may be times its example.
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), 1, Fraction(11, 10), 2, 5)
+FACTORS = (*map(Fraction, ("1/4", "1/2", "9/10", "1", "11/10", "2", "5")),)
 #: Of an attention what no tower has, as the program says: latents and an index.
 BESIDE_NONE = ("kv_rank", "index_heads", "index_pool")
 _AMOUNT = re.compile(r"([0-9.]+) ?(.*)")
@@ -32,7 +32,7 @@ _AMOUNT = re.compile(r"([0-9.]+) ?(.*)")
 @cache
 def numeric() -> dict[str, Any]:
     """What the schema says of each number of a plan, by dotted key."""
-    found = {}
+    found: dict[str, Any] = {}
     for path, said in documents.keys("plan"):
         if path[:2] == ("training", "schedule") or "calibration" in path:
             continue  # a table of one's own, and what a program writes

@@ -75,7 +75,7 @@ TRICKS: dict[str, Callable[[Path, Path], object]] = {
     "tag of a bool": lambda path, _: path.write_bytes(b"model: !!bool maybe\n"),
     "tag of an int": lambda path, _: path.write_bytes(b'model: !!int ""\n'),
     "a plan": lambda path, _: shutil.copyfile(PLAN, path),
-    "not readable": lambda path, _: (path.write_bytes(b"{}"), path.chmod(0)),
+    "not readable": lambda path, _: path.touch(0),
 }
 
 
@@ -173,10 +173,10 @@ def _checked(random: Random, inside: Path, planted: Path) -> list[str]:
 # Repositories ------------------------------------------------------------------------------
 
 
-def _git(folder: Path, *words: str) -> None:
+def _git(folder: Path, *words: str) -> object:
     """Run git, whatever comes of it: a state that it refuses is a state too."""
     who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main")
-    subprocess.run(
+    return subprocess.run(
         ["git", *who, *words], cwd=folder, capture_output=True, check=False, timeout=20,
         stdin=subprocess.DEVNULL, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull},
     )  # fmt: skip
@@ -187,6 +187,12 @@ def _removed(folder: Path, pattern: str) -> None:
         if file.is_file():
             file.chmod(0o600)
             file.unlink()
+
+
+def _without(folder: Path) -> Path:
+    """Delete the folder that git keeps; return where it was."""
+    shutil.rmtree(folder / ".git")
+    return folder / ".git"
 
 
 def _ran(outside: Path) -> str:
@@ -206,12 +212,8 @@ STATES: dict[str, Callable[[Path, Path], object]] = {
     "a branch like a file": lambda folder, _: _git(folder, "branch", "plan.yaml"),
     "a tag like a branch": lambda folder, _: _git(folder, "tag", "main"),
     "shallow": lambda folder, _: (folder / ".git/shallow").write_bytes(b"x\n"),
-    "elsewhere": lambda folder, outside: (
-        shutil.rmtree(folder / ".git"), (folder / ".git").write_text(f"gitdir: {outside}\n")
-    ),
-    "replaced by a link": lambda folder, outside: (
-        shutil.rmtree(folder / ".git"), (folder / ".git").symlink_to(outside)
-    ),
+    "elsewhere": lambda folder, outside: _without(folder).write_text(f"gitdir: {outside}\n"),
+    "replaced by a link": lambda folder, outside: _without(folder).symlink_to(outside),
     "a pager": lambda folder, outside: _git(folder, "config", "core.pager", _ran(outside)),
     "a monitor": lambda folder, outside: _git(folder, "config", "core.fsmonitor", _ran(outside)),
     "another diff": lambda folder, outside: _git(

@@ -300,7 +300,7 @@ def test_a_layout_that_search_applied(rank: str, tmp_path: Path) -> None:
 
 def test_rates_that_calibrate_wrote(tmp_path: Path) -> None:
     """The times that it says the fitted rates predict are those that the document predicts."""
-    words, _ = kills.WRITERS["calibrate"](tmp_path)
+    words, _ = kills.prepare("calibrate", tmp_path)
     assert main(words) == 0
     file = tmp_path / "out.yaml"
     text = file.read_text("utf-8")

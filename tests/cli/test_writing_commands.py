@@ -54,7 +54,7 @@ def test_a_killed_tree_of_processes_leaves_nothing_behind(engine: str) -> None:
 
 def written(command: str, folder: Path) -> tuple[list[str], dict[Path, bytes]]:
     """The line that would change what the command wrote into the folder, and what that was."""
-    words, changed = kills.WRITERS[command](folder)
+    words, changed = kills.prepare(command, folder)
     assert main(words) == 0
     return changed, kills.outputs(folder)
 
@@ -111,7 +111,7 @@ def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixtu
 def test_a_missing_folder_is_a_fault(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words, _ = kills.WRITERS[command](tmp_path)
+    words, _ = kills.prepare(command, tmp_path)
     missing = [word.replace(f"{tmp_path}/out.", f"{tmp_path}/no/out.") for word in words]
     assert missing != words
     assert main(missing) == 2
@@ -124,7 +124,7 @@ def test_an_input_is_never_replaced(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By whatever name: itself, a link, a way around."""
-    _, changed = kills.WRITERS[command](tmp_path)
+    _, changed = kills.prepare(command, tmp_path)
     given = next(word for word in changed[1:] if "/" in word and "out." not in word)
     suffix = next(Path(word).suffix for word in changed if "out." in word)
     source = tmp_path / f"given{suffix}"
@@ -145,7 +145,7 @@ def test_an_input_is_never_replaced(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", leave_to_night(["report", "search", "sweep"], ["report"]))
 def test_two_at_once_leave_whole_files(command: str, tmp_path: Path) -> None:
-    words, changed = kills.WRITERS[command](tmp_path)
+    words, changed = kills.prepare(command, tmp_path)
     kills.finish(words)
     first = kills.outputs(tmp_path)
     kills.finish(changed)
