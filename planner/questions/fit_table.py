@@ -1,4 +1,5 @@
-"""Which models can be trained on some devices, by which method and at which length, and how fast.
+"""Which models can be trained on some devices, by which method and at which length, how fast and
+for how much.
 
 Every cell is a plan of the study presets/studies/fit_table.yaml whose layout is searched.
 """
@@ -21,15 +22,18 @@ from planner.documents import schema_files
 from planner.documents.source import change_keys, is_within
 from planner.documents.yaml_nodes import parse_plain
 from planner.plans.document import Plan
+from planner.questions.solve.priced_devices import find_listed_price
 from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.engines import choose_engine
 from planner.questions.studies.study import StudySpec, read_study
 from planner.questions.studies.work import Job
+from planner.results.inputs import find_origin
 
 #: The study, and keys of it that options of the command take the place of.
 FIT_STUDY = "studies/fit_table"
 TOKENS_LONG = "training.sequence_length"
 RATE, PROCESS_BYTES, DEVICE_BYTES = "time.tokens_per_second", "memory.process", "memory.capacity"
+PRICE, COST = "cluster.price", "cost.total"
 #: Most devices of the table: beyond them a plan of one's own says what the machine is.
 MOST_DEVICES = 8
 
@@ -66,12 +70,11 @@ class FitCell:
         """The state of the verdict; open where nothing is valid."""
         return self.row["verdict"] or "open"
 
-    def compute_hours(self, examples: int) -> tuple[float | None, float | None, float | None]:
-        """Return the hours of some examples that are as long as the context, and their interval."""
-        tokens = examples * self.length
-        rates = (self.row.get(f"{RATE}{end}") for end in ("", ".high", ".low"))
-        hours = [tokens / rate / 3600 if rate else None for rate in rates]
-        return hours[0], hours[1], hours[2]
+    @property
+    def hours(self) -> list[float | None]:
+        """The hours of the examples, and their interval."""
+        days = (self.row.get(f"time.training_days{end}") for end in ("", ".low", ".high"))
+        return [one and one * 24 for one in days]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class FitTable:
     Attributes:
         study: what was evaluated.
         cells: one for each of its points.
-        examples: how many examples the hours are for.
+        examples: how many examples the hours and the cost are for.
     """
 
     study: StudySpec
@@ -93,6 +96,11 @@ class FitTable:
         """The plan of the first cell that is valid, whose devices and stack all have."""
         point = next((n for n, cell in enumerate(self.cells) if cell.row["verdict"]), 0)
         return self.study.build_plan(point)
+
+    @cached_property
+    def price(self) -> tuple[Any, str]:
+        """The price of an hour of a device, None where it is unknown, and whose it is, and when."""
+        return self.plan.get(PRICE), find_origin(self.plan, PRICE)[1]
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -121,7 +129,7 @@ def evaluate_fit_table(
         devices: how many.
         models: built-in models or files; those of the study by default.
         lengths: tokens of a sequence; those of the study by default.
-        examples: how many examples the hours are for.
+        examples: how many examples the hours and the cost are for.
         changes: further keys of the plans, each KEY=VALUE.
 
     Raises:
@@ -136,15 +144,21 @@ def evaluate_fit_table(
     base["cluster"] = {"accelerator": device, "devices": devices, "devices_per_node": devices}
     axes["model"] = [*models] or axes["model"]
     axes[TOKENS_LONG] = [*lengths] or axes[TOKENS_LONG]
-    study = read_study(document, [f"base.{change}" for change in changes])
+    base["training"]["examples"] = examples
+    asked = [f"base.{change}" for change in changes]
+    study = read_study(document, asked)
     pairs = (change.partition("=") for change in changes)
     given = {key.strip(): parse_plain(value, "--set") for key, _, value in pairs}
-    for key in [k for k in given if any(is_within(one, (k,)) for one in collect_keys(study.axes))]:
-        raise PlanError(Fault(f"--set {key}: the methods and lengths set it"))
-    peaks = study.bases[0].get("cluster.accelerator.peaks")
-    if "bf16" not in peaks and "training.precision" not in given:
+    taken = (*collect_keys(study.axes), "training.examples", "training.tokens")
+    for key in [k for k in given if any(is_within(one, (k,)) for one in taken)]:
+        raise PlanError(Fault(f"--set {key}: the methods, lengths and examples set it"))
+    get = study.bases[0].get
+    if "bf16" not in get("cluster.accelerator.peaks") and "training.precision" not in given:
         given["training.precision"] = base["training"]["precision"] = "fp16"
-        study = read_study(document, [f"base.{change}" for change in changes])
+    listed = find_listed_price(get("cluster.accelerator"), None, get("cluster.purchase"))
+    if listed and get(PRICE) is None and get("cluster.provider") is None:
+        base["cluster"]["provider"] = listed["provider"]
+    study = read_study(document, asked)
     said = change_keys(base, given)
     points = (
         {"model": model, **method["set"], TOKENS_LONG: length.label}

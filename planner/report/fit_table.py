@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from planner.base.display import as_json, clean, columns, format_md_table, one_line
-from planner.base.errors import PlanError
 from planner.base.numbers import exact_text, text
 from planner.documents.stacks import load_stack
-from planner.plans.document import Plan
 from planner.questions.fit_table import (
+    COST,
     DEVICE_BYTES,
+    PRICE,
     PROCESS_BYTES,
     RATE,
     TOKENS_LONG,
     FitCell,
     FitTable,
 )
-from planner.questions.solve.priced_devices import list_offers
 from planner.report.answer import gib
-from planner.report.report import escape_md
+from planner.report.elements import Table
+from planner.report.report import escape_md, render_page
 from planner.report.sentences import wrap_text
 from planner.results.verdict import VERDICTS
 
@@ -29,27 +27,21 @@ def _describe_devices(table: FitTable) -> str:
     plan = table.plan
     capacity = next(cell.row[DEVICE_BYTES] for cell in table.cells if cell.row[DEVICE_BYTES])
     device = clean(plan.get("cluster.accelerator.name"))
+    (price, whose), cost, paid = table.price, "", "; the price of a device is unknown"
+    if price is not None:
+        cost, paid = " and cost", f" at {text(price, 'USD/h')} a device ({clean(whose)})"
     stack = load_stack(plan.get("training.stack"))["name"]
     return (
         f"{plan.get('cluster.devices')} × {device}, {gib(capacity)} GiB each: what can be trained "
-        f"with {stack}. GiB of a device, and hours for {exact_text(table.examples)} examples as "
-        f"long as the sequence{_describe_price(plan)}."
+        f"with {stack}. GiB of a device, and hours{cost} for {exact_text(table.examples)} examples "
+        f"as long as the sequence{paid}."
     )
-
-
-def _describe_price(plan: Plan) -> str:
-    """Say what a device costs, if its document or the plan has a price."""
-    with suppress(PlanError):
-        name = plan.document.find_node(("cluster", "accelerator")).reference
-        offer = list_offers(plan, [str(name)])[0]
-        return f"; a device costs {text(offer.price, 'USD/h')} ({offer.whose})"
-    return ""
 
 
 def _describe_marks(table: FitTable) -> str:
     """Say what the marks mean and how far off the numbers are."""
     fits = (cell for cell in table.cells if cell.state in ("fits", "tight"))
-    known = [(cell.compute_hours(1), cell.row) for cell in fits]
+    known = [(cell.hours, cell.row) for cell in fits]
     marks = f"{_get_mark('no')} does not fit, {_get_mark('tight')} {VERDICTS['tight'].legend}."
     if not known:
         return marks
@@ -68,13 +60,14 @@ def _get_mark(state: str) -> str:
     return VERDICTS[state].mark.partition(" ")[0] if state in ("tight", "no") else ""
 
 
-def _format_fit(cell: FitCell, examples: int) -> str:
-    """Format the memory of a cell, and its hours if it fits."""
+def _format_fit(cell: FitCell) -> str:
+    """Format the memory of a cell, and if it fits its hours and its cost."""
     if cell.state == "open":
         return "–"
-    hours = cell.compute_hours(examples)[0]
     said = f"{_get_mark(cell.state)} {gib(cell.row[PROCESS_BYTES])}".strip()
-    return said if cell.state == "no" or hours is None else f"{said} · {text(hours, 'h')}"
+    spent = {} if cell.state == "no" else {"h": cell.hours[0], "USD": cell.row.get(COST)}
+    known = (text(amount, unit) for unit, amount in spent.items() if amount is not None)
+    return " · ".join((said, *known))
 
 
 def _list_fit_rows(table: FitTable) -> list[list[str]]:
@@ -83,7 +76,7 @@ def _list_fit_rows(table: FitTable) -> list[list[str]]:
     rows, before = [head], ""
     for cells in table.rows:
         model = clean(cells[0].model)
-        shown = [_format_fit(cell, table.examples) for cell in cells]
+        shown = [_format_fit(cell) for cell in cells]
         rows.append(["" if model == before else model, clean(cells[0].method), *shown])
         before = model
     return rows
@@ -110,18 +103,23 @@ def render_fit_table(table: FitTable) -> str:
     )
 
 
+def render_fit_page(table: FitTable, template: str = "fit_table.html.jinja") -> str:
+    """Render the table as a page of its own, or as a fragment of one by another template."""
+    head, *rows = _list_fit_rows(table)
+    cells = Table("Memory, hours and cost", head, rows, _describe_marks(table))
+    return render_page(template, lead=_describe_devices(table), cells=cells)
+
+
 def encode_fit_table(table: FitTable) -> str:
     """Return the cells as JSON, each with its plan."""
     cells = []
     for cell in table.cells:
-        hours = cell.compute_hours(table.examples)
-        known = {
-            name: cell.row.get(name)
-            for name in (PROCESS_BYTES, DEVICE_BYTES, RATE, "layout", "reason")
-        }
+        names = (PROCESS_BYTES, DEVICE_BYTES, RATE, COST, "layout", "reason")
+        known = {name: cell.row.get(name) for name in names}
         told = {"model": cell.model, "method": cell.method, TOKENS_LONG: cell.length}
         cells.append(
-            {**told, "verdict": cell.state, **known, "hours": hours[0], "interval": hours[1:],
-             "plan": cell.document}
+            {**told, "verdict": cell.state, **known, "hours": cell.hours[0],
+             "interval": cell.hours[1:], "plan": cell.document}
         )  # fmt: skip
-    return as_json({"examples": table.examples, "cells": cells})
+    price = dict(zip((PRICE, "source"), table.price, strict=True))
+    return as_json({"examples": table.examples, **price, "cells": cells})

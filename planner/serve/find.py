@@ -169,11 +169,23 @@ def answer_solve(body: Body) -> dict[str, Any]:
 
     Keys of the body: ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
     """
+    from planner.questions.fit_table import MOST_DEVICES, evaluate_fit_table
     from planner.questions.solve import questions
     from planner.questions.solve.solve import Answer
+    from planner.report.fit_table import render_fit_page
     from planner.report.view import build_answer
 
     plan, question = _load_field(body), _read_field(body, "question") or None
+    if question == "fit-table":
+        device = str(plan.document.find_node(("cluster", "accelerator")).reference)
+        paid = ("cluster.provider", "cluster.purchase")
+        changes = [f"{key}={plan.get(key)}" for key in paid if plan.get(key)]
+        count, length = plan.get("cluster.devices"), plan.get("training.sequence_length")
+        lengths = [str(length)] if length else []
+        table = evaluate_fit_table(
+            device, min(MOST_DEVICES, count), lengths=lengths, changes=changes
+        )
+        return {"html": render_fit_page(table, "serve/fit_table.jinja"), "takes": []}
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
     names = ("deadline", "budget", "vary", "until", "unbounded")
     given = {name: _read_field(body, name) for name in names}

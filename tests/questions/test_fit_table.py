@@ -11,13 +11,19 @@ from planner.cli import main as cli
 from planner.connect import exports, imports
 from planner.questions import loading
 from planner.questions.fit_table import (
+    COST,
     DEVICE_BYTES,
     PROCESS_BYTES,
     RATE,
     evaluate_fit_table,
     write_cell_plans,
 )
-from planner.report.fit_table import encode_fit_table, format_fit_table, render_fit_table
+from planner.report.fit_table import (
+    encode_fit_table,
+    format_fit_table,
+    render_fit_page,
+    render_fit_table,
+)
 from planner.results.result import evaluate_plan
 
 
@@ -34,11 +40,25 @@ def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
         assert alone.verdict["state"] == cell.state
         for name in (PROCESS_BYTES, DEVICE_BYTES, RATE):
             assert float(alone[name].value) == pytest.approx(cell.row[name], rel=1e-9)
-        hours, soonest, latest = cell.compute_hours(1000)
-        assert hours == pytest.approx(1000 * 1024 / float(alone[RATE].value) / 3600)
+        hours, soonest, latest = cell.hours
+        assert hours == pytest.approx(10_000 * 1024 / float(alone[RATE].value) / 3600)
         assert soonest is not None and latest is not None and soonest < hours < latest
-    for shown in (format_fit_table(table), render_fit_table(table), encode_fit_table(table)):
+        assert cell.row[COST] == pytest.approx(hours * 3600 * 0.000164)  # Modal, 2026-05-07
+    for form in (format_fit_table, render_fit_table, encode_fit_table, render_fit_page):
+        shown = " ".join(form(table).split())
         assert "qwen3-0.6b" in shown and "QLoRA" in shown
+        assert "on-demand price of modal, 2026-05-07" in shown
+
+
+def test_no_cost_without_a_price_and_the_plans_own_counts() -> None:
+    def ask(card: str, *changes: str) -> str:
+        table = evaluate_fit_table(card, 2, ["qwen3-0.6b"], ["512"], changes=changes)
+        hours, cost = table.cells[1].hours[0], table.cells[1].row[COST]
+        assert cost is None or cost == pytest.approx(hours * 2 * 3)
+        return " ".join(format_fit_table(table).split())
+
+    assert "USD" not in (unknown := ask("rtx-3060")) and "price of a device is unknown" in unknown
+    assert "at 3 USD/h a device" in ask("t4", "cluster.price=3 USD/h")
 
 
 @pytest.mark.slow
@@ -82,7 +102,11 @@ def test_trainers_start_the_plans_of_their_stack(trainer: str, tmp_path: Path) -
         (["--device", "t4", "--devices", "9"], "--devices 9 (1 to 8, of one node)"),
         (["--device", "t4", "--examples", "0"], "--examples 0 (at least 1)"),
         (["--device", "t4", "--model", "lama"], "unknown model 'lama'"),
-        (["--device", "t4", "--set", "training.lora.rank=8"], "the methods and lengths set it"),
+        (
+            ["--device", "t4", "--set", "training.lora.rank=8"],
+            "the methods, lengths and examples set it",
+        ),
+        (["--device", "t4", "--set", "training.tokens=1B"], "examples set it"),
     ],
 )
 def test_wrong_input_is_one_line(

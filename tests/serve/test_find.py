@@ -17,6 +17,8 @@ pytest.importorskip("starlette")
 from planner.base import numbers
 from planner.documents import yaml_nodes
 from planner.questions import loading
+from planner.questions.fit_table import evaluate_fit_table
+from planner.report.fit_table import format_fit_table
 from planner.results.result import evaluate_plan
 from planner.serve import find, page
 from tests.conftest import ROOT, RunCli, leave_to_night
@@ -141,7 +143,7 @@ def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
 # questions -----------------------------------------------------------------------------------
 
 
-QUESTIONS = [(one,) for one in find.ASKED if one.option != "budget"]
+QUESTIONS = [(a,) for a in find.ASKED if a.option != "budget" and a.question != "fit-table"]
 SOON = [(one,) for (one,) in QUESTIONS if one.question in ("longest-context", "tokens-by-deadline")]
 
 
@@ -179,6 +181,21 @@ def test_a_budget_and_a_question_of_ones_own_are_answered(run_cli: RunCli, tmp_p
     taken = find.answer_solve({"text": text, **own})["takes"][0]["set"]
     assert taken.pop("name").startswith("Experts · ")
     assert taken == answer["holds"]["set"]
+
+
+@pytest.mark.slow
+def test_what_the_devices_of_a_plan_train() -> None:
+    text = "\n".join(
+        ["model: gpt2-small", "cluster: {accelerator: t4, devices: 1, provider: modal}",
+         "training: {sequence_length: 512, global_batch: 8, tokens: 1M, precision: fp16}",
+         "parallelism: {}"]
+    )  # fmt: skip
+    html = find.answer_solve({"text": text, "question": "fit-table"})["html"]
+    table = evaluate_fit_table("t4", 1, lengths=["512"])
+    assert table.cells[1].row["cost.total"] and len(table.cells) == 27
+    for cells in format_fit_table(table).splitlines()[6:8]:
+        for number in re.findall(r"\d[\d.]+", cells.partition(" · ")[2]):
+            assert number in html
 
 
 # a chart -------------------------------------------------------------------------------------

@@ -78,7 +78,9 @@ def _make_own_offer(plan: Plan) -> Offer:
     """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
     amount = plan.get("cluster.price")
     paid = plan.get("cluster.purchase")
-    listed = _list_price(plan.get("cluster.accelerator"), plan.get("cluster.provider") or "", paid)
+    listed = find_listed_price(
+        plan.get("cluster.accelerator"), plan.get("cluster.provider") or "", paid
+    )
     price = listed if listed and listed["price"] == amount else {"price": amount}
     offer = _build_offer(_name_devices(plan), {}, plan.get("cluster.devices_per_node"), price)
     return replace(offer, whose=find_origin(plan, "cluster.price")[1])
@@ -118,7 +120,7 @@ def _find_cluster(
     """Return a built-in cluster at ``price``, else at the provider's, for None at the lowest; None
     without a price."""
     data = _read_preset("cluster", name)
-    price = price or _list_price(data["accelerator"], provider, paid)
+    price = price or find_listed_price(data["accelerator"], provider, paid)
     if price is None:
         return None
     cluster = {"extends": name, **_name_price(price, paid)}
@@ -138,7 +140,7 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
     return schema.validate(source.load(path, kind=kind), kind).data
 
 
-def _list_price(
+def find_listed_price(
     accelerator: Mapping[str, Any], provider: str | None, paid: str | None
 ) -> Price | None:
     """Find the price that an accelerator has at a provider; without a provider, the lowest, an
@@ -191,12 +193,12 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
     paid = plan.get("cluster.purchase")
-    price = price or _list_price(data, plan.get("cluster.provider") or "", paid)
+    price = price or find_listed_price(data, plan.get("cluster.provider") or "", paid)
     if price is None:
         for offer in _list_clusters(None, paid):
             if offer.accelerator == title:
                 return offer
-        price = _list_price(data, None, paid)
+        price = find_listed_price(data, None, paid)
     if price is None:
         return None
     cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
