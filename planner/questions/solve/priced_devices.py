@@ -143,8 +143,13 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
 def find_listed_price(
     accelerator: Mapping[str, Any], provider: str | None, paid: str | None
 ) -> Price | None:
-    """Find the price that an accelerator has at a provider; without a provider, the lowest, an
-    assumed one last. ``paid`` is the plan's ``cluster.purchase``."""
+    """Find the price that an accelerator has at a provider, or the lowest, an assumed one last.
+
+    Args:
+        accelerator: its document.
+        provider: as ``cluster.provider``; None for any.
+        paid: as ``cluster.purchase``.
+    """
     rows = list_prices(accelerator, paid)
     if provider is None:
         rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
