@@ -845,8 +845,7 @@ def _run_fit_table(options: argparse.Namespace) -> str:
     )
     if options.plans:
         sys.stderr.write(f"{len(write_cell_plans(table, options.plans))} plans written\n")
-    forms = {"md": "render_fit_table", "json": "encode_fit_table", "html": "render_fit_page"}
-    return getattr(fit_table, forms.get(options.format, "format_fit_table"))(table)
+    return fit_table.FORMS[options.format](table)
 
 
 def _run_schema(options: argparse.Namespace) -> int:

@@ -123,3 +123,10 @@ def encode_fit_table(table: FitTable) -> str:
         )  # fmt: skip
     price = dict(zip((PRICE, "source"), table.price, strict=True))
     return as_json({"examples": table.examples, **price, "cells": cells})
+
+
+#: The forms of the table, as --format names them.
+FORMS = {
+    "text": format_fit_table, "md": render_fit_table,
+    "html": render_fit_page, "json": encode_fit_table,
+}  # fmt: skip

@@ -178,13 +178,11 @@ def answer_solve(body: Body) -> dict[str, Any]:
     plan, question = _load_field(body), _read_field(body, "question") or None
     if question == "fit-table":
         device = str(plan.document.find_node(("cluster", "accelerator")).reference)
-        paid = ("cluster.provider", "cluster.purchase")
-        changes = [f"{key}={plan.get(key)}" for key in paid if plan.get(key)]
+        keys = ("cluster.provider", "cluster.purchase")
+        paid = [f"{key}={plan.get(key)}" for key in keys if plan.get(key)]
         count, length = plan.get("cluster.devices"), plan.get("training.sequence_length")
         lengths = [str(length)] if length else []
-        table = evaluate_fit_table(
-            device, min(MOST_DEVICES, count), lengths=lengths, changes=changes
-        )
+        table = evaluate_fit_table(device, min(MOST_DEVICES, count), lengths=lengths, changes=paid)
         return {"html": render_fit_page(table, "serve/fit_table.jinja"), "takes": []}
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
     names = ("deadline", "budget", "vary", "until", "unbounded")
