@@ -9,7 +9,6 @@ a_kv = a, d_h = h/a and f = 4h. Bytes of an element are numbers here, 2 of a 16-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
@@ -67,4 +66,4 @@ def _read_equation(row: Mapping[str, Any]) -> Equation:
 
 
 #: Of similar equations the simplest comes first.
-EQUATIONS = tuple(map(_read_equation, resources.read_yaml(Path(__file__).with_suffix(".yaml"))))
+EQUATIONS = tuple(map(_read_equation, resources.read_beside(__file__)))

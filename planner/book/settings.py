@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -18,9 +17,7 @@ from planner.base.errors import nearest
 
 #: Names of settings.
 NAMES = tuple(
-    start + end
-    for start, ends in resources.read_yaml(Path(__file__).with_suffix(".yaml")).items()
-    for end in ends.split()
+    start + end for start, ends in resources.read_beside(__file__).items() for end in ends.split()
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft7Validator, validators
@@ -18,7 +17,7 @@ from planner.documents.source import Document
 
 MOST_LISTED = 16
 
-_KINDS, _BOUNDS = resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
+_KINDS, _BOUNDS = resources.read_beside(__file__).values()
 _SIZES = {
     f"{rule}{what}": f"{bound} {{}} {word}"
     for what, word in (("Items", "item"), ("Length", "character"), ("Properties", "key"))

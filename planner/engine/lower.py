@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -19,7 +18,7 @@ from planner.engine.graph import LEAVES, Graph
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 #: Reasons why no formula applies, by the setting that excludes it.
-REASONS: Mapping[str, str] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+REASONS: Mapping[str, str] = resources.read_beside(__file__)
 
 
 class Absent(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
@@ -28,7 +27,7 @@ ONE = make_number(1)
 #: longest micro-batch, by name.
 WIDTHS, ROWS, OF_LONGEST = (
     {name: parse_formula(str(text), resolve_name).tree for name, text in table.items()}
-    for table in resources.read_yaml(Path(__file__).with_suffix(".yaml")).values()
+    for table in resources.read_beside(__file__).values()
 )
 #: Of a projection that has an adapter, by its inputs and outputs; an identity is one of its inputs.
 SIDES: Mapping[str, Callable[[Any, Any], Any]] = {

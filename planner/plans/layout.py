@@ -8,7 +8,6 @@ its effect on memory and time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
@@ -54,7 +53,7 @@ class LayoutKey(NamedTuple):
 
 def _read_rows() -> Iterator[LayoutKey]:
     """Yield the rows of layout.yaml."""
-    for row in resources.read_yaml(Path(__file__).with_suffix(".yaml")):
+    for row in resources.read_beside(__file__):
         found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
         yield LayoutKey(**found)
 

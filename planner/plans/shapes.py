@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -13,7 +12,7 @@ from planner.plans.document import Draft
 
 Kind = Mapping[str, Any]
 #: Blocks whose values need no function of their own.
-_ROWS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+_ROWS = resources.read_beside(__file__)
 
 
 class BlockShape:

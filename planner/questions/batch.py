@@ -16,12 +16,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Symbol
 from planner.engine.arrays.program import CHUNK, Program, Values
-from planner.engine.arrays.table import Codes, Table
+from planner.engine.arrays.table import Array, Codes, Table
 from planner.engine.evaluate import Absent, Entry
 from planner.engine.graph import Content
 from planner.plans import hardware, schedules
@@ -31,7 +30,6 @@ from planner.questions.batch_graph import GRAPHS, BatchGraph, Variety, find_grap
 from planner.questions.batch_pipelines import Pipelines
 from planner.questions.batch_rows import Layouts, Rows, encode_values
 
-Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
 SEQUENCE, REPLICAS, MICRO_BATCH = OWN
 _, SCHEDULE, _ = RUN

@@ -13,7 +13,6 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base.lockstep import Lanes, Lockstep
 from planner.base.recent import Watched
@@ -23,6 +22,7 @@ from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.engine import instance
 from planner.engine.arrays.graph import Compiled, compile_graph
+from planner.engine.arrays.table import Array
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
 from planner.engine.tensors import list_choices
@@ -30,7 +30,6 @@ from planner.plans import kernels
 from planner.plans.document import Model, Plan
 from planner.plans.layout import AXES, KEPT
 
-Array = NDArray[Any]
 #: What decides which tensors a layer keeps: a kind, by its key, and the value of each key of
 #: ``layout.KEPT``, capped at 2.
 Keeping = tuple[Any, ...]

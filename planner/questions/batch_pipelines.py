@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.engine import instance
+from planner.engine.arrays.table import Array
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
 from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind
 from planner.questions.batch_rows import Layouts
 
-Array = NDArray[Any]
 #: What a stage holds and what it keeps, by part.
 Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 

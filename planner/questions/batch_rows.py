@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.engine.arrays.table import Array
 from planner.plans import layout
 from planner.plans.layout import KERNELS
 from planner.questions.batch_graph import Kind
 
-Array = NDArray[Any]
 #: Degrees that divide all devices, and those that divide the devices of a stage once more.
 OUTER, INNER = (layout.filter_keys(place) for place in (layout.OUTER, layout.INNER))
 #: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import log2
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
@@ -211,7 +210,7 @@ def _propose_practice(plan: Plan, name: str, run: Plan) -> Iterator[Proposal]:
 
 def _list_practice() -> Sequence[Mapping[str, Any]]:
     """List the rows of the keys that are practice."""
-    rows: Sequence[Mapping[str, Any]] = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    rows: Sequence[Mapping[str, Any]] = resources.read_beside(__file__)
     return rows
 
 

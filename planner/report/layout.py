@@ -4,12 +4,11 @@ there is shown in the section of its prefix."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
 
-_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+_SAID = resources.read_beside(__file__)
 Pairs = Sequence[tuple[str, str]]
 #: Label and id of headline quantities in order; the first four are large.
 NUMBERS: Pairs = _SAID["numbers"]

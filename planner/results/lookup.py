@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from planner.base import resources
@@ -22,9 +21,7 @@ class KeyFigure(NamedTuple):
     id: str
 
 
-KEY_FIGURES = tuple(
-    KeyFigure(*row) for row in resources.read_yaml(Path(__file__).with_suffix(".yaml")).items()
-)
+KEY_FIGURES = tuple(KeyFigure(*row) for row in resources.read_beside(__file__).items())
 MOST = 8  # candidates that are named
 LABELS = {row.id: row.label for row in KEY_FIGURES}
 

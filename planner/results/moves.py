@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
@@ -108,7 +107,7 @@ def _is_met(when: str, plan: Plan) -> bool:
 @cache
 def list_moves() -> tuple[Move, ...]:
     """List all rows in their order."""
-    rows = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    rows = resources.read_beside(__file__)
     return tuple(Move(**{**row, "own": tuple(row.get("own", ()))}) for row in rows)
 
 

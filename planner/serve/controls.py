@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
@@ -40,7 +39,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 #: What they are called, where no row of a table and no schema says it in few words.
-_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+_SAID = resources.read_beside(__file__)
 LABELS = {
     **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
     **_SAID["labels"],

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
@@ -30,9 +29,8 @@ from planner.results.lookup import find_input, look_up
 from planner.results.verdict import VERDICTS
 from planner.serve import page
 from planner.serve.controls import Control, list_settings
-from planner.serve.page import NAME, load_from_text
+from planner.serve.page import NAME, Body, load_from_text
 
-Body = Mapping[str, Any]
 Function = Callable[[Body], dict[str, Any]]
 
 #: Layouts that a search draws and lists, and those of its table.
@@ -51,7 +49,7 @@ class Ask(NamedTuple):
 
 
 #: The words of buttons and lists.
-_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+_SAID = resources.read_beside(__file__)
 SMALL, MARGINS, REPORTS = (_SAID[name] for name in ("small", "margins", "reports"))
 ASKED = tuple(Ask(*one) for one in _SAID["asked"])
 
@@ -231,11 +229,9 @@ def answer_chart(body: Body) -> dict[str, Any]:
         about(key)
     with _attach_field("values"):
         values = _pick_values(plan, key, _read_field(body, "values"))
-        root = yaml_nodes.parse_yaml(body["text"], NAME)
-        assert root is not None  # it is a plan
         document = {
             "name": f"{plan.name or 'A plan'}: {plan.book.quantities[quantity].title} over {key}",
-            "base": root.plain(),
+            "base": yaml_nodes.parse_plain(body["text"], NAME),
             "axes": {key: values},
             "record": list(dict.fromkeys((quantity, "memory.process"))),
             "invalid": "keep",

@@ -3,7 +3,6 @@ JSON Schemas."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources, version
@@ -13,7 +12,7 @@ from planner.serve.programs import DOCUMENTS, TOOLS, Programs, Tool
 
 def describe_api(programs: Programs) -> dict[str, Any]:
     """Describe the interface as plain data."""
-    fixed = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+    fixed = resources.read_beside(__file__)
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
     schemas = {**_build_components("plan"), **_build_components("result"), **fixed["schemas"]}
     paths = {}

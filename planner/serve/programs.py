@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import files, resources
@@ -156,7 +155,7 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
-_ASKED = resources.read_yaml(Path(__file__).with_name("openapi.yaml"))["asked"]
+_ASKED = resources.read_beside(__file__, "openapi.yaml")["asked"]
 #: The key that shortens an answer.
 FIELDS = Option("fields", None, _ASKED["fields"], False, "fields")
 

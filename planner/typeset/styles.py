@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -23,7 +22,7 @@ BINDS = {
 }
 NUMBERS = ("number", "value")
 #: By style, the pattern of each kind of box, which takes its parts or its text.
-_PATTERNS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+_PATTERNS = resources.read_beside(__file__)
 
 
 class Style:

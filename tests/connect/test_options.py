@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,31 +11,26 @@ import pytest
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import TABLED, load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports import launch, trainers
-from planner.connect.imports.option_table import FOLDER, OptionTable, load_options
+from planner.connect.imports import launch, option_table, trainers
+from planner.connect.imports.option_table import load_options
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 from tests.conftest import read_data
 
+FOLDER = Path(option_table.__file__).with_name("options")
 TABLES = sorted({file.stem for file in FOLDER.iterdir()} - {*TABLED})
-
-
-def get_table(name: str) -> OptionTable:
-    table = load_options(name)
-    assert table is not None
-    return table
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_each_option_of_a_framework_is_in_a_list(name: str) -> None:
-    table, written = get_table(name), set(list_written(load_framework(name).rows))
+    table, written = load_options(name), set(list_written(load_framework(name).rows))
     lost = [one for one in table.defaults if one not in written and not table.classify(one)]
     assert not lost
 
 
 @pytest.mark.parametrize(("name", "options"), read_data("trainer_options").items())
 def test_each_option_of_a_trainer_is_in_a_list(name: str, options: str) -> None:
-    known, table = load_framework(name), get_table(name)
+    known, table = load_framework(name), load_options(name)
     read = {*list_written(known.rows), *known.models, *(k for r in known.also for k in r["when"])}
     renamed = {trainers.rename_option(known, option) for option in options.split()}
     assert not {one for one in renamed - read if not table.classify(one)}

@@ -31,9 +31,8 @@ def write_cluster(found: Calibration, name: str, date: str) -> str:
     """
     lines = [*_write_fit_head(found, date), *_write_tree(_build_cluster(found, name, date))]
     text = "".join(f"{line}\n" for line in lines)
-    root = yaml_nodes.parse_yaml(text, "<calibrated>")
-    assert root is not None
-    schema.validate(source.load(root.plain(), kind="cluster"), "cluster")
+    data = yaml_nodes.parse_plain(text, "<calibrated>")
+    schema.validate(source.load(data, kind="cluster"), "cluster")
     return text
 
 

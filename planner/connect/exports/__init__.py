@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base.errors import Fault, PlanError
@@ -167,7 +166,7 @@ def load_framework(name: str) -> Framework:
 
     if name not in (*FORMATS, *IMPORTED):
         raise PlanError(Fault.from_pool(f"unknown framework {name}", name, FORMATS))
-    said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
+    said = resources.read_beside(__file__, f"{name}.yaml")
     said["name"], own, like = name, said["rows"], said.pop("like", None)
     if like is None:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})

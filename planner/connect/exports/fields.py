@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
 
@@ -42,25 +42,13 @@ def write_fields(options: Mapping[str, Fields], said: Mapping[str, Any]) -> dict
     return {key: found[key] for key in order}
 
 
-class FieldOptions(NamedTuple):
-    """Options that fields say, and the field that said each.
-
-    Attributes:
-        options: values by option.
-        names: for each option the field that gave it.
-    """
-
-    options: dict[str, Any]
-    names: dict[str, str]
-
-
 def find_options(
     options: Mapping[str, Fields],
     besides: Sequence[str],
     usual: Mapping[str, Any],
     said: Mapping[str, Any],
     place: Place,
-) -> FieldOptions:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Find the options that fields stand for.
 
     Args:
@@ -107,7 +95,7 @@ def find_options(
         if value is not None and value is not False:
             option = key.removeprefix(MODEL).replace("_", "-")
             found[option], names[option] = value, key
-    return FieldOptions(found, names)
+    return found, names
 
 
 def list_spellings(value: Any) -> list[Any]:

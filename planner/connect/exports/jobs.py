@@ -4,7 +4,6 @@ framework in it, and the line that starts that on each node."""
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -35,7 +34,7 @@ def write_job(plan: Plan, to: str, made: LaunchConfig, scheduler: str) -> str:
     """
     from jinja2 import FileSystemLoader
 
-    facts = resources.read_yaml(Path(__file__).with_name("jobs.yaml"))
+    facts = resources.read_beside(__file__)
     known, about = load_framework(to), facts["schedulers"][scheduler]
     values = {
         **_count_nodes(plan, facts),

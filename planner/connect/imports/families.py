@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -16,7 +15,7 @@ Traits = Mapping[str, Said]
 #: One respect in which layers differ: a label for each layer, and what each label means.
 Axis = tuple[Said, Mapping[str, Traits]]
 
-_SAID = resources.read_yaml(Path(__file__).with_name("families.yaml"))
+_SAID = resources.read_beside(__file__)
 #: Model types and what their rows say.
 FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
 #: What the words of lists with a word for each layer mean, by their key.

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from planner.base import files, numbers, resources
@@ -25,7 +24,7 @@ from planner.connect.imports.tidy import (
 from planner.documents.source import expand_keys, lookup
 
 #: What the configuration classes of the library assume: defaults, names, harmless keys.
-CLASSES: Mapping[str, Any] = resources.read_json(Path(__file__).with_name("classes.json"))
+CLASSES: Mapping[str, Any] = resources.read_beside(__file__, "classes.json")
 
 DEEPEST = 40
 MOST_LAYERS = 100_000

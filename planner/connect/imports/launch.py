@@ -372,13 +372,10 @@ def _load_values(
     Returns:
         Values by key; fields of another framework also by the options that they stand for.
     """
-    run = primus.read_primus(text, place, variables) if primus.is_primus(text) else None
-    if known.form == "flags" and run is not None:
-        command = TrainingCommand(run.options, None, run.lines)
+    if known.form == "flags":
+        read = primus.read_primus if primus.is_primus(text) else read_command
+        command = read(text, place, variables)
         found: Mapping[str, Any] = command.options
-    elif known.form == "flags":
-        command = read_command(text, place, variables)
-        found = command.options
     elif known.options and (changes := _parse_changes(text)):
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):

@@ -11,7 +11,6 @@ import re
 from collections.abc import Container, Mapping
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import resources
@@ -24,8 +23,6 @@ from planner.connect.imports import trainers
 from planner.connect.imports.families import list_model_options
 from planner.connect.imports.python_file import Unread
 from planner.plans.document import Plan
-
-FOLDER = Path(__file__).with_name("options")
 
 
 class OptionTable(NamedTuple):
@@ -109,7 +106,7 @@ def load_options(name: str) -> OptionTable:
     those that are read."""
     if name in READ_TRAINERS:
         return _make_table(load_framework(name))
-    table = OptionTable(**resources.read_yaml(FOLDER / f"{name}.yaml"))
+    table = OptionTable(**resources.read_beside(__file__, f"options/{name}.yaml"))
     of_model = sorted(list_model_options()) if name == "megatron" else ()
     return table._replace(read=(*table.read, *map(re.escape, of_model)))
 

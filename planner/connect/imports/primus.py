@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from pathlib import PurePosixPath
+from typing import Any
 
 from planner.base import files, resources
 from planner.base.display import one_line
@@ -13,22 +13,16 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports import option_table
 from planner.connect.imports.arguments import parse_word
 from planner.connect.imports.bases import read_base, read_configuration
+from planner.connect.imports.commands import TrainingCommand
 from planner.connect.imports.option_table import is_equal
 
 MODULES = re.compile(r"^modules:\s*(#.*)?$", re.MULTILINE)
 #: What a variable of the environment stands for, with its default.
 ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 #: Primus's own names.
-PRIMUS = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+PRIMUS = resources.read_beside(__file__)
 BASES = "extends"
 MOST_FOLDERS = 12  # between a configuration and its repository
-
-
-class PrimusRun(NamedTuple):
-    """A run: its options, and lines on them."""
-
-    options: dict[str, Any]
-    lines: list[str]
 
 
 def is_primus(text: str) -> bool:
@@ -36,7 +30,7 @@ def is_primus(text: str) -> bool:
     return MODULES.search(text) is not None and re.search(r"^\s+framework:", text, re.M) is not None
 
 
-def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> PrimusRun:
+def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> TrainingCommand:
     """Read the options of a configuration over those of the files that it names.
 
     Args:
@@ -79,7 +73,7 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Primus
         left_out = option in judged or option.startswith(tuple(idle))
         if known and not left_out and _has_value(value) and not is_equal(value, default):
             kept[option] = value
-    return PrimusRun(kept, lines)
+    return TrainingCommand(kept, None, lines)
 
 
 def _fill_variables(text: str, variables: Mapping[str, str]) -> str:

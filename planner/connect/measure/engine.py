@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +25,7 @@ FORMATS = {
     "fp16": torch.float16,
 }
 #: Architectures by compute capability.
-ARCHITECTURES = resources.read_yaml(Path(__file__).with_name("architectures.yaml"))
+ARCHITECTURES = resources.read_beside(__file__, "architectures.yaml")
 #: Repetitions of one benchmark, and what one of them lasts at least, so that clocks are exact.
 FEWEST, MOST = 3, 30
 SHORTEST = 0.002

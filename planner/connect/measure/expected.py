@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from planner.base import resources
@@ -23,7 +22,7 @@ ENDLESS = 10**24
 #: Precision recipes whose products run in a format.
 PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 #: A plan of one small layer, but for what it runs on.
-LAYER = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
+LAYER = resources.read_beside(__file__)
 PASSES = ("forward", "backward")
 Document = Mapping[str, Any]
 Number = int | Fraction | float

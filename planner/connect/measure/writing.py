@@ -18,9 +18,8 @@ def write_device(found: Measurements, name: str | None = None) -> str:
         PlanError: `name` is none that a document can have.
     """
     text = "".join(f"{line}\n" for line in _write_lines(found, name))
-    root = yaml_nodes.parse_yaml(text, "<measured>")
-    assert root is not None
-    schema.validate(source.load(root.plain(), kind="accelerator"), "accelerator")
+    data = yaml_nodes.parse_plain(text, "<measured>")
+    schema.validate(source.load(data, kind="accelerator"), "accelerator")
     return text
 
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.engine.arrays.operations import OPERATIONS, State
-from planner.engine.arrays.table import Group, Table
+from planner.engine.arrays.table import Array, Group, Table
 from planner.engine.graph import LEAVES, Content, Graph
 
-Array = NDArray[Any]
 #: A group with more than this share of all rows is evaluated row by row.
 WIDE = 0.25
 #: Elements of the arrays of one chunk: a few of them fit into a core's cache.

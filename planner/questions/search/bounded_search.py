@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.engine.arrays.table import Array
 from planner.plans.document import Plan
 from planner.questions.constraints import PREDICTED, Limit
 from planner.questions.search.engine import (
@@ -29,7 +29,6 @@ from planner.questions.search.engine import (
 from planner.questions.search.layouts import SpaceRows
 from planner.questions.search.selection import Best, Item, Plain
 
-Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
 #: Rows to evaluate first, and the factor by which each further batch grows.
 FIRST, MORE = 512, 6

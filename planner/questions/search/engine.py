@@ -15,7 +15,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base import numbers
 from planner.base.errors import Fault, PlanError, collect_faults
@@ -25,6 +24,7 @@ from planner.base.progress import report_progress
 from planner.connect import exports
 from planner.documents.stacks import ZERO, find_launcher, list_conditions, list_settable
 from planner.engine import instance
+from planner.engine.arrays.table import Array
 from planner.engine.evaluate import Evaluation
 from planner.engine.in_turn import evaluate_case, keep_graphs
 from planner.engine.instance import compute_values
@@ -64,8 +64,6 @@ NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("training.micro_batch", (1, 2, 4, 8)),
     ("parallelism.context", (1, 2, 4, 8, 16)),
 )
-
-Array = NDArray[Any]
 
 #: Approximate number of layouts in a chart.
 POINTS = 1000

@@ -15,13 +15,13 @@ from itertools import compress, islice, product
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import cache_last
 from planner.documents import stacks
 from planner.documents.source import change_keys
 from planner.engine import instance
+from planner.engine.arrays.table import Array
 from planner.plans import error_bands, layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
@@ -33,7 +33,6 @@ from planner.questions.constraints import Limit
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
 
-Array = NDArray[Any]
 T = TypeVar("T")
 #: A key, its values, and for each position along an axis (positions,) the index of the value.
 Choices = tuple[str, Sequence[Any], Array]

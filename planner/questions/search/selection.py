@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.engine.arrays.table import Array
 from planner.plans.error_bands import load_order
 from planner.questions.search.layouts import Setting
 
-Array = NDArray[Any]
 #: A selected layout with its two numbers.
 Item = tuple[float, float, Setting]
 #: Returns a layout by its index in a chunk.

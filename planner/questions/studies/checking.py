@@ -12,14 +12,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base.errors import Fault
-from planner.engine.arrays.table import Codes, Table
+from planner.engine.arrays.table import Array, Codes, Table
 from planner.plans.document import Draft, Model, copy_mappings
 from planner.plans.plan import STEPS, list_checks
 
-Array = NDArray[Any]
 #: Sections of a plan whose keys are recorded one by one; any other is read as a whole.
 SECTIONS = ("parallelism", "training")
 #: The value in a column of a key that is absent.

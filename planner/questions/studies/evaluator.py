@@ -21,7 +21,7 @@ from planner.base.errors import PlanError
 from planner.base.lockstep import Lockstep
 from planner.base.recent import pause_caches
 from planner.engine import instance
-from planner.engine.arrays.table import Codes, Group, Table
+from planner.engine.arrays.table import Array, Codes, Group, Table
 from planner.engine.evaluate import Absent
 from planner.engine.in_turn import keep_graphs
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
@@ -40,7 +40,7 @@ from planner.questions.studies import points
 from planner.questions.studies.axes import AUTO, LAYOUT, collect_keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Drafts, KeyColumn
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, NUMBERS, classify_axes
-from planner.questions.studies.points import LAYOUT_FOUND, REASON, Array, Points
+from planner.questions.studies.points import LAYOUT_FOUND, REASON, Points
 from planner.questions.studies.study import StudySpec, merge_changes, sort_changes
 
 _, SCHEDULE, _ = RUN

@@ -10,11 +10,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance
+from planner.engine.arrays.table import Array
 from planner.engine.evaluate import Absent
 from planner.engine.in_turn import evaluate_case
 from planner.plans.document import Plan
@@ -24,7 +24,6 @@ from planner.questions.studies.study import DAYS, StudySpec
 from planner.results import intervals
 from planner.results.verdict import FITS, SURE, decide_state
 
-Array = NDArray[Any]
 COST = "cost.total"
 HOURS = "time.device_hours"
 MEMORY = "memory.process"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.engine.arrays.table import Array
 from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.points import (
     COST,
@@ -21,7 +22,6 @@ from planner.questions.studies.points import (
     REASON,
     STATES,
     USE,
-    Array,
     Points,
 )
 from planner.questions.studies.study import DAYS, TASK, StudySpec

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from planner.base.display import escape_cell, plain, quote_json
+from planner.engine.arrays.table import Array
 from planner.questions.batch_rows import encode_values
 from planner.questions.studies.axes import StudyAxis
 from planner.questions.studies.points import (
     LAYOUT_FOUND,
     REASON,
     STATES,
-    Array,
     Points,
     is_name,
     is_whole,
