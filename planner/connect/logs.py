@@ -13,7 +13,7 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -663,51 +663,13 @@ def _parse_records(text: str) -> Iterator[dict[str, Any]]:
     Raises:
         json.JSONDecodeError: it is none.
     """
-    own: dict[str, Any] = {}
-    end = yield from _walk_value(text, _skip_space(text, 0), own)
-    if _skip_space(text, end) < len(text):
-        raise json.JSONDecodeError("Extra data", text, _skip_space(text, end))
-    yield flatten(own, "_")
+    tree = _DECODER.decode(text)
+    several = [tree] if isinstance(tree, list) else [v for v in tree.values() if type(v) is list]
+    yield from (flatten(row, "_") for rows in several for row in rows if isinstance(row, dict))
+    yield flatten({} if isinstance(tree, list) else tree, "_")
 
 
 _DECODER = json.JSONDecoder(**_NUMBERS)
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-def _skip_space(text: str, at: int) -> int:
-    """Find where the next word begins."""
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def _walk_value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
-    """Yield the records of the list or object that begins somewhere, and return where it ends; what
-    else the object holds goes to ``own``."""
-    close = {"[": "]", "{": "}"}[text[at]]
-    at = _skip_space(text, at + 1)
-    first = True
-    while text[at : at + 1] != close:
-        if not first:
-            if text[at : at + 1] != ",":
-                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-            at = _skip_space(text, at + 1)
-        first, key = False, ""
-        if close == "}":
-            key, at = _DECODER.raw_decode(text, at)
-            at = _skip_space(text, at)
-            if not isinstance(key, str) or text[at : at + 1] != ":":
-                raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
-            at = _skip_space(text, at + 1)
-        if close == "}" and text[at : at + 1] == "[":
-            at = yield from _walk_value(text, at, {})
-        else:
-            value, at = _DECODER.raw_decode(text, at)
-            if close == "}":
-                own[key] = value
-            elif isinstance(value, dict):
-                yield flatten(value, "_")
-        at = _skip_space(text, at)
-    return at + 1
 
 
 class _Table:

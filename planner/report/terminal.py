@@ -13,7 +13,7 @@ from planner.base.display import clean, columns
 from planner.engine.evaluate import SIZE_ONLY
 from planner.report.answer import PROCESS, Bar, Better, Headline, Overview, answer_of
 from planner.report.facts import list_warnings
-from planner.results.lookup import KEY_FIGURES
+from planner.results.lookup import LABELS
 from planner.results.result import Result
 
 WIDTH, LINES = 80, 45
@@ -251,7 +251,7 @@ def _list_absent(result: Result) -> list[str]:
     if result.plan.settings["training.mode"] == "inference" or result.plan.reinforced:
         return []
     reasons: dict[str, list[str]] = {}
-    for quantity in (result[row.id] for row in KEY_FIGURES):
+    for quantity in map(result.__getitem__, LABELS):
         reason = quantity.absent
         if reason is not None and (quantity.chosen is not None or reason == SIZE_ONLY):
             reasons.setdefault(clean(reason), []).append(quantity.id)

@@ -6,24 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import NamedTuple
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
 from planner.documents import aliases
 from planner.results.result import Quantity, Result
 
-
-class KeyFigure(NamedTuple):
-    """A key figure: its label, and its quantity."""
-
-    label: str
-    id: str
-
-
-KEY_FIGURES = tuple(KeyFigure(*row) for row in resources.read_beside(__file__).items())
+#: The key figures of a plan: the label of each by its id.
+LABELS = {name: label for label, name in resources.read_beside(__file__).items()}
 MOST = 8  # candidates that are named
-LABELS = {row.id: row.label for row in KEY_FIGURES}
 
 
 def is_pattern(asked: str) -> bool:

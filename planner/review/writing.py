@@ -16,7 +16,7 @@ from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digit
 from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
 from planner.report.sentences import wrap_text
-from planner.results.lookup import KEY_FIGURES
+from planner.results.lookup import LABELS
 from planner.results.verdict import FITS, VERDICTS
 from planner.review.diff import (
     CAUSES,
@@ -181,10 +181,10 @@ def list_figures(found: Diff) -> list[str]:
     """List changed key figures besides the headlines: name, old and new."""
     told = {*HEADLINES, STEP}
     said = []
-    for figure in KEY_FIGURES:
-        row = found.moved.get(figure.id)
+    for identifier, label in LABELS.items():
+        row = found.moved.get(identifier)
         if row is not None and row.id not in told:
-            name = figure.label[:1].lower() + figure.label[1:]
+            name = label[:1].lower() + label[1:]
             said.append(f"{name} {_format_pair(row).removesuffix(f' {name}')}")
     return said
 

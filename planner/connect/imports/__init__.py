@@ -84,12 +84,9 @@ def import_file(
     """
     source = source or _find_source(path)
     runs = (*LAUNCHED, *READ_TRAINERS, *TABLED)
-    if plan and source not in runs:
-        of = f"--from {', '.join(runs)}"
-        raise PlanError(Fault("--plan is only for launch files", None, of))
-    if changes and source not in runs:
-        of = f"--from {', '.join(runs)}"
-        raise PlanError(Fault("--set is only for launch files", None, of))
+    if (plan or changes) and source not in runs:
+        fault = f"{'--plan' if plan else '--set'} is only for launch files"
+        raise PlanError(Fault(fault, None, f"--from {', '.join(runs)}"))
     function = ""
     if (
         source in LAUNCHED

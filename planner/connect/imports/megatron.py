@@ -16,7 +16,7 @@ from planner.connect.imports.families import ARGUMENTS, MEGATRON_ROWS, list_mode
 from planner.connect.imports.option_table import is_equal, load_options
 from planner.connect.imports.rules import read_traits
 from planner.connect.imports.tidy import drop_defaults
-from planner.documents import aliases, references
+from planner.documents import aliases, references, source
 
 #: Of what they say, what shapes no tensor; and of other options those that belong to the layout.
 DESCRIBING = ("max_sequence", "rope_base", "norm_epsilon")
@@ -59,11 +59,7 @@ def find_vocabulary(found: Mapping[str, Any]) -> dict[str, str]:
         return {}
     known = references.preset_names("model")
     name = aliases.find_preset("model", page, known)
-    vocab = (
-        references.read_document(references.locate_file(name, "model")[0]).plain().get("vocab")
-        if name
-        else None
-    )
+    vocab = source.load({"extends": name}, kind="model").get("vocab") if name else None
     return {"vocab-size": str(vocab)} if vocab else {}
 
 
