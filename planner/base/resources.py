@@ -91,7 +91,7 @@ def read_yaml(path: Path) -> Any:
     return yaml.load(load_own_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def read_beside(module: str, name: str = "") -> Any:
+def load_beside(module: str, name: str = "") -> Any:
     """Read the YAML or JSON file of a name beside a module; by default YAML of the module's own."""
     path = Path(module).parent / (name or f"{Path(module).stem}.yaml")
     return (read_json if path.suffix == ".json" else read_yaml)(path)

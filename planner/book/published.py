@@ -66,4 +66,4 @@ def _read_equation(row: Mapping[str, Any]) -> Equation:
 
 
 #: Of similar equations the simplest comes first.
-EQUATIONS = tuple(map(_read_equation, resources.read_beside(__file__)))
+EQUATIONS = tuple(map(_read_equation, resources.load_beside(__file__)))

@@ -17,7 +17,7 @@ from planner.base.errors import nearest
 
 #: Names of settings.
 NAMES = tuple(
-    start + end for start, ends in resources.read_beside(__file__).items() for end in ends.split()
+    start + end for start, ends in resources.load_beside(__file__).items() for end in ends.split()
 )
 
 

@@ -62,7 +62,7 @@ class Command(NamedTuple):
 
 
 #: What commands.yaml says: the arguments that commands share, and the commands.
-_ROWS = resources.read_beside(__file__)
+_ROWS = resources.load_beside(__file__)
 #: The lists and the types that its arguments name.
 CHOICES = {
     "frameworks": FORMATS,

@@ -47,7 +47,7 @@ _GOES_ON = "0123456789.,eE+-"
 #: What stands behind a number that is written short.
 _SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 #: Columns of tables and keys of JSON, by quantity; a unit may follow the name.
 COLUMNS: Mapping[str, Sequence[str]] = _SAID["columns"]
 #: What one of a unit is worth, by what is measured in it.

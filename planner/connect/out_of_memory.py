@@ -25,7 +25,7 @@ from planner.base.errors import Fault, Place, PlanError
 from planner.base.numbers import exact_text
 from planner.connect.logs import MAX_BYTES
 
-ROWS = resources.read_beside(__file__)
+ROWS = resources.load_beside(__file__)
 LONGEST, BEFORE = 2000, 200
 MAX_SNAPSHOT, MOST_OPCODES, MOST_FRAMES = 128 * 10**6, 10**7, 100
 ALLOWED = "what torch.cuda.memory._dump_snapshot writes, or memory_snapshot() as JSON"

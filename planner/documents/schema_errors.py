@@ -17,7 +17,7 @@ from planner.documents.source import Document
 
 MOST_LISTED = 16
 
-_KINDS, _BOUNDS = resources.read_beside(__file__).values()
+_KINDS, _BOUNDS = resources.load_beside(__file__).values()
 _SIZES = {
     f"{rule}{what}": f"{bound} {{}} {word}"
     for what, word in (("Items", "item"), ("Length", "character"), ("Properties", "key"))

@@ -18,7 +18,7 @@ from planner.engine.graph import LEAVES, Graph
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 #: Reasons why no formula applies, by the setting that excludes it.
-REASONS: Mapping[str, str] = resources.read_beside(__file__)
+REASONS: Mapping[str, str] = resources.load_beside(__file__)
 
 
 class Absent(Exception):

@@ -27,7 +27,7 @@ ONE = make_number(1)
 #: longest micro-batch, by name.
 WIDTHS, ROWS, OF_LONGEST = (
     {name: parse_formula(str(text), resolve_name).tree for name, text in table.items()}
-    for table in resources.read_beside(__file__).values()
+    for table in resources.load_beside(__file__).values()
 )
 #: Of a projection that has an adapter, by its inputs and outputs; an identity is one of its inputs.
 SIDES: Mapping[str, Callable[[Any, Any], Any]] = {

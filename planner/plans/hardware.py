@@ -24,7 +24,7 @@ from planner.plans.kernels import load_profile
 
 #: By precision recipe: the format of the matmuls, the names of their peak in a datasheet, and the
 #: document of presets/formats that their inputs are in.
-FORMATS, PEAKS, INPUTS = resources.read_beside(__file__).values()
+FORMATS, PEAKS, INPUTS = resources.load_beside(__file__).values()
 #: Modules that selective recomputation can recompute (training.recompute_modules).
 CORE = "core_attention"
 MODULES = (CORE, "mla_up_projection", "norm", "activation", "mlp", "moe")

@@ -53,7 +53,7 @@ class LayoutKey(NamedTuple):
 
 def _read_rows() -> Iterator[LayoutKey]:
     """Yield the rows of layout.yaml."""
-    for row in resources.read_beside(__file__):
+    for row in resources.load_beside(__file__):
         found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
         yield LayoutKey(**found)
 

@@ -12,7 +12,7 @@ from planner.plans.document import Draft
 
 Kind = Mapping[str, Any]
 #: Blocks whose values need no function of their own.
-_ROWS = resources.read_beside(__file__)
+_ROWS = resources.load_beside(__file__)
 
 
 class BlockShape:

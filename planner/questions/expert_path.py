@@ -210,7 +210,7 @@ def _propose_practice(plan: Plan, name: str, run: Plan) -> Iterator[Proposal]:
 
 def _list_practice() -> Sequence[Mapping[str, Any]]:
     """List the rows of the keys that are practice."""
-    rows: Sequence[Mapping[str, Any]] = resources.read_beside(__file__)
+    rows: Sequence[Mapping[str, Any]] = resources.load_beside(__file__)
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from planner.base import resources
 
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 Pairs = Sequence[tuple[str, str]]
 #: Label and id of headline quantities in order; the first four are large.
 NUMBERS: Pairs = _SAID["numbers"]

@@ -13,7 +13,7 @@ from planner.documents import aliases
 from planner.results.result import Quantity, Result
 
 #: The key figures of a plan: the label of each by its id.
-LABELS = {name: label for label, name in resources.read_beside(__file__).items()}
+LABELS = {name: label for label, name in resources.load_beside(__file__).items()}
 MOST = 8  # candidates that are named
 
 

@@ -107,7 +107,7 @@ def _is_met(when: str, plan: Plan) -> bool:
 @cache
 def list_moves() -> tuple[Move, ...]:
     """List all rows in their order."""
-    rows = resources.read_beside(__file__)
+    rows = resources.load_beside(__file__)
     return tuple(Move(**{**row, "own": tuple(row.get("own", ()))}) for row in rows)
 
 

@@ -37,7 +37,7 @@ ALIKE = 0.7
 FEW = 3
 #: Documents named for one plan.
 MOST_NAMED = 4
-WORDS: Mapping[str, str] = resources.read_beside(__file__)
+WORDS: Mapping[str, str] = resources.load_beside(__file__)
 
 
 @dataclass(frozen=True)

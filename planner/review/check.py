@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 #: the lines of today's report are compared; of an old one more are none of its own.
 MOST, LINES, LONGER = 12, 25, 4
 #: What became of a report, in words; and how a summary counts it.
-KINDS_SAID, SUMMED = resources.read_beside(__file__).values()
+KINDS_SAID, SUMMED = resources.load_beside(__file__).values()
 MISSED = "requirement"
 #: The rules that faults of reports are of.
 RULES = {

@@ -60,7 +60,7 @@ class Stated(NamedTuple):
 def is_result(data: Any, report: bool = False) -> bool:
     """Decide whether data has everything that a comparison reads, of any version of the program;
     for a ``report``, also its provenance."""
-    said = resources.read_beside(__file__, "results.yaml")
+    said = resources.load_beside(__file__, "results.yaml")
     if not accepts(said["result"], data) or (report and not accepts(said["report"], data)):
         return False
     values = [one["value"] for key in ("quantities", "inputs") for one in data[key].values()]

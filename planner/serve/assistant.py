@@ -29,7 +29,7 @@ SECONDS, WAITING = 120, 16
 #: No tool changes anything outside its own empty folder, or asks a network.
 HARMLESS = {"readOnlyHint": True, "openWorldHint": False}
 #: The schema of what `evaluate` returns beside its text; `fields` leaves keys out.
-BRIEFLY = resources.read_beside(__file__, "openapi.yaml")["brief"]
+BRIEFLY = resources.load_beside(__file__, "openapi.yaml")["brief"]
 
 
 def run_assistant(programs: Programs) -> None:

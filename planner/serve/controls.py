@@ -39,7 +39,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 #: What they are called, where no row of a table and no schema says it in few words.
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 LABELS = {
     **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
     **_SAID["labels"],

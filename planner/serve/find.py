@@ -49,7 +49,7 @@ class Ask(NamedTuple):
 
 
 #: The words of buttons and lists.
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 SMALL, MARGINS, REPORTS = (_SAID[name] for name in ("small", "margins", "reports"))
 ASKED = tuple(Ask(*one) for one in _SAID["asked"])
 

@@ -12,7 +12,7 @@ from planner.serve.programs import DOCUMENTS, TOOLS, Programs, Tool
 
 def describe_api(programs: Programs) -> dict[str, Any]:
     """Describe the interface as plain data."""
-    fixed = resources.read_beside(__file__)
+    fixed = resources.load_beside(__file__)
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
     schemas = {**_build_components("plan"), **_build_components("result"), **fixed["schemas"]}
     paths = {}

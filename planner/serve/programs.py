@@ -155,7 +155,7 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
-_ASKED = resources.read_beside(__file__, "openapi.yaml")["asked"]
+_ASKED = resources.load_beside(__file__, "openapi.yaml")["asked"]
 #: The key that shortens an answer.
 FIELDS = Option("fields", None, _ASKED["fields"], False, "fields")
 

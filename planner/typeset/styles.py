@@ -22,7 +22,7 @@ BINDS = {
 }
 NUMBERS = ("number", "value")
 #: By style, the pattern of each kind of box, which takes its parts or its text.
-_PATTERNS = resources.read_beside(__file__)
+_PATTERNS = resources.load_beside(__file__)
 
 
 class Style:

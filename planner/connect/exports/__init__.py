@@ -166,7 +166,7 @@ def load_framework(name: str) -> Framework:
 
     if name not in (*FORMATS, *IMPORTED):
         raise PlanError(Fault.from_pool(f"unknown framework {name}", name, FORMATS))
-    said = resources.read_beside(__file__, f"{name}.yaml")
+    said = resources.load_beside(__file__, f"{name}.yaml")
     said["name"], own, like = name, said["rows"], said.pop("like", None)
     if like is None:
         return Framework(**{**said, "rows": (*own, *rules.OF_ALL)})

@@ -34,7 +34,7 @@ def write_job(plan: Plan, to: str, made: LaunchConfig, scheduler: str) -> str:
     """
     from jinja2 import FileSystemLoader
 
-    facts = resources.read_beside(__file__)
+    facts = resources.load_beside(__file__)
     known, about = load_framework(to), facts["schedulers"][scheduler]
     values = {
         **_count_nodes(plan, facts),

@@ -11,7 +11,7 @@ from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS, inherit_row
 from planner.connect.imports.rules import check_values, trace_traits
 
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 #: Classes that are known, and what each row has that is no key of the document.
 CLASSES: Mapping[str, Mapping[str, Any]] = _SAID["types"]
 _BESIDE = ("defaults", "refused")

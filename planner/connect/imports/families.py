@@ -15,7 +15,7 @@ Traits = Mapping[str, Said]
 #: One respect in which layers differ: a label for each layer, and what each label means.
 Axis = tuple[Said, Mapping[str, Traits]]
 
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 #: Model types and what their rows say.
 FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
 #: What the words of lists with a word for each layer mean, by their key.

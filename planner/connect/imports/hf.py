@@ -24,7 +24,7 @@ from planner.connect.imports.tidy import (
 from planner.documents.source import expand_keys, lookup
 
 #: What the configuration classes of the library assume: defaults, names, harmless keys.
-CLASSES: Mapping[str, Any] = resources.read_beside(__file__, "classes.json")
+CLASSES: Mapping[str, Any] = resources.load_beside(__file__, "classes.json")
 
 DEEPEST = 40
 MOST_LAYERS = 100_000

@@ -106,7 +106,7 @@ def load_options(name: str) -> OptionTable:
     those that are read."""
     if name in READ_TRAINERS:
         return _make_table(load_framework(name))
-    table = OptionTable(**resources.read_beside(__file__, f"options/{name}.yaml"))
+    table = OptionTable(**resources.load_beside(__file__, f"options/{name}.yaml"))
     of_model = sorted(list_model_options()) if name == "megatron" else ()
     return table._replace(read=(*table.read, *map(re.escape, of_model)))
 

@@ -20,7 +20,7 @@ MODULES = re.compile(r"^modules:\s*(#.*)?$", re.MULTILINE)
 #: What a variable of the environment stands for, with its default.
 ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 #: Primus's own names.
-PRIMUS = resources.read_beside(__file__)
+PRIMUS = resources.load_beside(__file__)
 BASES = "extends"
 MOST_FOLDERS = 12  # between a configuration and its repository
 

@@ -20,7 +20,7 @@ from planner.connect.imports.arguments import split_arguments
 from planner.connect.imports.bases import read_base, read_beside
 from planner.connect.imports.shell import MARKED, SBATCH, is_script
 
-_TABLE = resources.read_beside(__file__)
+_TABLE = resources.load_beside(__file__)
 RESOLVERS: Mapping[str, Mapping[str, Any]] = _TABLE["frameworks"]
 PARSER_SECONDS = 300
 LARGEST_ANSWER = 10_000_000  # bytes

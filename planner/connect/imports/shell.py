@@ -43,7 +43,7 @@ OPERATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 #: Variables by which programs choose devices, and the endings of files that a command gets.
 INHERITED = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
 #: Options of launchers and the programs that train; the options of a script that sbatch takes.
-LAUNCHERS = resources.read_beside(__file__, "launchers.yaml")
+LAUNCHERS = resources.load_beside(__file__, "launchers.yaml")
 SBATCH = re.compile(r"^#SBATCH\s+([^#\n]*)", re.MULTILINE)
 #: What sbatch reads of a script: the lines before its first command. An option as it takes them:
 #: --nodes=4, --nodes 4, -N 4 and -N4.

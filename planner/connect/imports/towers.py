@@ -13,11 +13,11 @@ from planner.connect.imports.families import HARMLESS, Traits, inherit_row
 from planner.connect.imports.rules import read_traits
 from planner.documents.source import expand_keys
 
-_SAID = resources.read_beside(__file__)
+_SAID = resources.load_beside(__file__)
 #: Wrappers whose towers are known: what each tower is read from, and what leads behind it.
 WRAPPERS: Mapping[str, Mapping[str, Mapping[str, Any]]] = _SAID["wrappers"]
 #: What the classes of the library assume of wrappers and towers, by their types.
-DEFAULTS: Mapping[str, Mapping[str, Any]] = resources.read_beside(__file__, "towers.json")
+DEFAULTS: Mapping[str, Mapping[str, Any]] = resources.load_beside(__file__, "towers.json")
 #: Of a wrapper, keys that are no tower's.
 _OUTER = ("model_type", "architectures", "tie_word_embeddings")
 #: Keys of a wrapper's row that are no key of the document.

@@ -25,7 +25,7 @@ FORMATS = {
     "fp16": torch.float16,
 }
 #: Architectures by compute capability.
-ARCHITECTURES = resources.read_beside(__file__, "architectures.yaml")
+ARCHITECTURES = resources.load_beside(__file__, "architectures.yaml")
 #: Repetitions of one benchmark, and what one of them lasts at least, so that clocks are exact.
 FEWEST, MOST = 3, 30
 SHORTEST = 0.002

@@ -22,7 +22,7 @@ ENDLESS = 10**24
 #: Precision recipes whose products run in a format.
 PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 #: A plan of one small layer, but for what it runs on.
-LAYER = resources.read_beside(__file__)
+LAYER = resources.load_beside(__file__)
 PASSES = ("forward", "backward")
 Document = Mapping[str, Any]
 Number = int | Fraction | float
