@@ -24,8 +24,8 @@ NAME = "trainplan.yaml"
 ROOTS = (".git", ".hg")
 #: Keys of a cluster that do not describe its devices; they apply to every cluster.
 OF_CLUSTERS = (
-    "price", "reserved_price", "provider", "purchase", "pue", "carbon_intensity", "host_power",
-    "storage", "failures", "stragglers",
+    "price", "reserved_price", "provider", "purchase", "term", "pue", "carbon_intensity",
+    "host_power", "storage", "failures", "stragglers",
 )  # fmt: skip
 #: Keys of an accelerator that ``plan.py calibrate`` writes.
 RATES = ("efficiency", "calibration")

@@ -1439,7 +1439,8 @@ def _add_price(said: dict[str, Said], asked: Iterable[str]) -> None:
     extended = {"extends": kind.value} if kind else {}
     paid = said["cluster.purchase"].value if "cluster.purchase" in said else None
     device = source.load(extended, kind="accelerator").data if kind else {}
-    listed = source.list_prices(device, paid)
+    term = said["cluster.term"].value if "cluster.term" in said else None
+    listed = source.list_prices(device, paid, term)
     most = 2 * max((units.parse(one["price"], "USD/h") for one in listed), default=0)
     if price and Fraction(price.value) > (most or _load_phrases()["limits"]["price"]):
         many = said.get("cluster.devices")

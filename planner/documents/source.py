@@ -348,10 +348,24 @@ def load(
     return Document(root, kind, tuple((key, str(value)) for key, value, _ in given), name, defaults)
 
 
-def list_prices(accelerator: Mapping[str, Any], purchase: str | None) -> list[Mapping[str, Any]]:
-    """List the prices of an accelerator that a way to pay (``cluster.purchase``) has."""
+def list_prices(
+    accelerator: Mapping[str, Any], purchase: str | None, term: str | None = None
+) -> list[Mapping[str, Any]]:
+    """List the prices of an accelerator for a way to pay.
+
+    Args:
+        accelerator: its document.
+        purchase: as ``cluster.purchase``.
+        term: as ``cluster.term``; None for any.
+    """
     committed = ("reserved", "spot")
     rows = accelerator.get("prices") or ()
     if purchase in committed:
-        return [row for row in rows if row["kind"] == purchase]
+        return [r for r in rows if r["kind"] == purchase and term in (None, r.get("term"))]
     return [row for row in rows if row["kind"] not in committed]
+
+
+def name_price(row: Mapping[str, Any]) -> str:
+    """Return whose a listed price is, for which term, and when."""
+    term = f" for {row['term']}" if "term" in row else ""
+    return f"{row['kind']} price of {row['provider']}{term}, {row['date']}"

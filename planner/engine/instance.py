@@ -158,7 +158,7 @@ def _explain_unbound(plan: Plan, key: str, meaning: str) -> str:
     others = ""
     if key in PRICES:
         paid = "reserved" if key == "cluster.reserved_price" else plan.get("cluster.purchase")
-        rows = list_prices(plan.get("cluster.accelerator") or {}, paid)
+        rows = list_prices(plan.get("cluster.accelerator") or {}, paid, plan.get("cluster.term"))
         found = {row["provider"] for row in rows}
         names, asked = ", ".join(sorted(found)), plan.get("cluster.provider")
         if asked is not None:

@@ -18,7 +18,7 @@ from typing import Any
 from planner.base import formats, resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents.references import preset_names
-from planner.documents.source import list_prices
+from planner.documents.source import list_prices, name_price
 from planner.plans.document import Draft, Plan
 from planner.plans.kernels import load_profile
 
@@ -95,10 +95,10 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     """Complete the prices that the provider asks, and how often it takes spot devices back."""
     provider, purchase = draft.get("cluster.provider"), draft.get("cluster.purchase")
     for key, paid in (("price", purchase), ("reserved_price", "reserved")):
-        for row in list_prices(accelerator, paid):
+        for row in list_prices(accelerator, paid, draft.get("cluster.term")):
             if row["provider"] != provider:
                 continue
-            why = f"{row['kind']} price of {provider}, {row['date']}"
+            why = name_price(row)
             draft.default(f"cluster.{key}", row["price"], why)
             if row["kind"] == "spot" and draft.get("cluster.failures") is None:
                 for name, value in row.get("interruptions", {}).items():

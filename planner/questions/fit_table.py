@@ -22,7 +22,7 @@ from planner.documents import schema_files
 from planner.documents.source import change_keys, is_within
 from planner.documents.yaml_nodes import parse_plain
 from planner.plans.document import Plan
-from planner.questions.solve.priced_devices import find_listed_price
+from planner.questions.solve.priced_devices import find_listed_price, get_payment
 from planner.questions.studies.axes import collect_keys
 from planner.questions.studies.engines import choose_engine
 from planner.questions.studies.study import StudySpec, read_study
@@ -155,7 +155,7 @@ def evaluate_fit_table(
     get = study.bases[0].get
     if "bf16" not in get("cluster.accelerator.peaks") and "training.precision" not in given:
         given["training.precision"] = base["training"]["precision"] = "fp16"
-    listed = find_listed_price(get("cluster.accelerator"), None, get("cluster.purchase"))
+    listed = find_listed_price(get("cluster.accelerator"), None, get_payment(study.bases[0]))
     if listed and get(PRICE) is None and get("cluster.provider") is None:
         base["cluster"]["provider"] = listed["provider"]
     study = read_study(document, asked)

@@ -176,7 +176,7 @@ def answer_solve(body: Body) -> dict[str, Any]:
     plan, question = _load_field(body), _read_field(body, "question") or None
     if question == "fit-table":
         device = str(plan.document.find_node(("cluster", "accelerator")).reference)
-        keys = ("cluster.provider", "cluster.purchase")
+        keys = ("cluster.provider", "cluster.purchase", "cluster.term")
         paid = [f"{key}={plan.get(key)}" for key in keys if plan.get(key)]
         count, length = plan.get("cluster.devices"), plan.get("training.sequence_length")
         lengths = [str(length)] if length else []

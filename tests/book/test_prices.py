@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -17,8 +18,8 @@ from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it; or for a second.
 PRINTED = {
-    (name, provider, kind): (usd, Fraction(count))
-    for name, provider, kind, usd, count in read_data("printed_prices")
+    (name, provider, kind, *term): (usd, Fraction(count))
+    for name, provider, kind, usd, count, *term in read_data("printed_prices")
 }
 PLAN: dict[str, Any] = {
     "model": "gpt2-small",
@@ -27,6 +28,11 @@ PLAN: dict[str, Any] = {
     "parallelism": {},
     "time": {"mfu": 0.25, "use": "assumed"},
 }
+
+
+def _term(row: Mapping[str, Any]) -> list[str]:
+    """For how long a device is reserved, if the row says it."""
+    return [row["term"]] if "term" in row else []
 
 
 def hourly(document: Any, **changes: Any) -> Fraction | None:
@@ -39,7 +45,7 @@ def hourly(document: Any, **changes: Any) -> Fraction | None:
 
 def test_every_shipped_price_is_the_printed_one() -> None:
     shipped = {
-        (name, row["provider"], row["kind"]): units.parse(row["price"], "USD/h")
+        (name, row["provider"], row["kind"], *_term(row)): units.parse(row["price"], "USD/h")
         for name in ACCELERATORS
         for row in document("accelerator", name).get("prices") or ()
     }
@@ -50,7 +56,7 @@ def test_every_shipped_price_is_the_printed_one() -> None:
 def test_every_price_has_a_date_and_a_page(name: str) -> None:
     rows = document("accelerator", name).get("prices") or ()
     assert all(row["date"] >= "2024" and row["url"] and row["text"] for row in rows)
-    assert len({(row["provider"], row["kind"]) for row in rows}) == len(rows)
+    assert len({(row["provider"], row["kind"], *_term(row)) for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -61,7 +67,7 @@ def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
     reference = source.load({"cluster": name}, kind="plan").find_node(("cluster", "accelerator"))
     rows = {
         (accelerator, provider): Fraction(usd) / count
-        for (accelerator, provider, kind), (usd, count) in PRINTED.items()
+        for (accelerator, provider, kind, *_), (usd, count) in PRINTED.items()
         if kind not in ("reserved", "spot")
     }
     assert found == rows.get((reference.reference, data.get("provider")))
@@ -106,6 +112,17 @@ def test_reserved_hours_are_those_of_the_provider_too() -> None:
     assert result["cost.total"].number == hours * Fraction(320, 100)
 
 
+@pytest.mark.parametrize(("term", "usd"), [("1 year", 767), ("3 years", 486), (None, 767)])
+def test_reserved_devices_are_paid_by_their_term(term: str | None, usd: int) -> None:
+    paid = {"cluster.purchase": "reserved", "cluster.provider": "google", "cluster.term": term}
+    asked = {key: value for key, value in paid.items() if value}
+    assert hourly(PLAN, **asked) == Fraction(usd, 100)
+    source = planner.load(PLAN, set=asked).evaluate()["cost.total"].source
+    assert f"google for {term or '1 year'}, 2025-03-17" in source
+    offers = list_offers(load(PLAN | {"cluster": PLAN["cluster"] | {"purchase": "reserved"}}))
+    assert all("reserved price" in offer.whose for offer in offers[1:])
+
+
 def test_offers_say_whose_prices_they_are() -> None:
     for offer in list_offers(load(PLAN)):
         assert any(year in offer.whose for year in ("2024", "2026")), offer
@@ -145,7 +162,7 @@ def test_spot_is_paid_for_what_interruptions_cost() -> None:
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        ({"purchase": "reserved"}, "known are those of: hyperstack"),
+        ({"purchase": "reserved"}, "known are those of: google, hyperstack"),
         ({"purchase": "spot", "provider": "lambda", **SEEN}, "those of: aws, nebius, verda"),
         ({"purchase": "spot", "provider": "nebius"}, "cluster.failures.count"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.documents import aliases, schema, source
-from planner.documents.source import list_prices
+from planner.documents.source import list_prices, name_price
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
 from planner.results.inputs import find_origin
@@ -19,6 +19,8 @@ from planner.results.inputs import find_origin
 ASKED = "--accelerators"
 #: The price of one device for an hour: a row of an accelerator's prices, or only ``price`` in USD.
 Price = Mapping[str, Any]
+#: How devices are paid: ``cluster.purchase`` and ``cluster.term``.
+Paid = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,14 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
     own = [] if plan.get("cluster.price") is None else [_make_own_offer(plan)]
     of_preset = find_origin(plan, "cluster.provider")[0] == "preset"
     provider = None if of_preset else plan.get("cluster.provider")
-    built_in = reversed(_list_clusters(provider, plan.get("cluster.purchase")))
+    built_in = reversed(_list_clusters(provider, get_payment(plan)))
     found = {offer.accelerator: offer for offer in (*built_in, *own)}
     return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
+
+
+def get_payment(plan: source.Document | Plan) -> Paid:
+    """Return how the devices of a plan are paid."""
+    return plan.get("cluster.purchase"), plan.get("cluster.term")
 
 
 def _name_devices(plan: Plan) -> str:
@@ -77,7 +84,7 @@ def _name_devices(plan: Plan) -> str:
 def _make_own_offer(plan: Plan) -> Offer:
     """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
     amount = plan.get("cluster.price")
-    paid = plan.get("cluster.purchase")
+    paid = get_payment(plan)
     listed = find_listed_price(
         plan.get("cluster.accelerator"), plan.get("cluster.provider") or "", paid
     )
@@ -97,26 +104,24 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
     """
     amount, whose = price["price"], ASKED
     if "kind" in price:
-        whose = f"{price['kind']} price of {price['provider']}, {price['date']}"
+        whose = name_price(price)
     published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
     keys, assumed = {**changes, "cluster.price": amount}, price.get("kind") == "assumed"
     return Offer(name, keys, amount, nodes, whose, published, assumed)
 
 
 @cache
-def _list_clusters(provider: str | None, paid: str | None) -> tuple[Offer, ...]:
+def _list_clusters(provider: str | None, paid: Paid) -> tuple[Offer, ...]:
     """Return the built-in clusters that have a price at a provider, or at any for None, the
     cheapest first; those with assumed prices last, and no instances, which one cloud alone has.
-    ``paid`` is the plan's ``cluster.purchase``."""
+    ``paid`` is how it is paid."""
     instances = {name for name, others in aliases.iter_aliases("cluster") if name in others}
     names = [name for name in source.preset_names("cluster") if name not in instances]
     found = [_find_cluster(name, None, provider, paid) for name in names]
     return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
 
 
-def _find_cluster(
-    name: str, price: Price | None, provider: str | None = None, paid: str | None = None
-) -> Offer | None:
+def _find_cluster(name: str, price: Price | None, provider: str | None, paid: Paid) -> Offer | None:
     """Return a built-in cluster at ``price``, else at the provider's, for None at the lowest; None
     without a price."""
     data = _read_preset("cluster", name)
@@ -128,9 +133,9 @@ def _find_cluster(
     return _build_offer(title, {"cluster": cluster}, nodes, price)
 
 
-def _name_price(price: Price, paid: str | None) -> dict[str, str]:
+def _name_price(price: Price, paid: Paid) -> dict[str, str]:
     """Return the keys of a cluster that a listed price is for."""
-    paid_by = {"purchase": paid} if paid else {}
+    paid_by = {key: value for key, value in zip(("purchase", "term"), paid, strict=True) if value}
     return {"provider": price["provider"], **paid_by} if "provider" in price else {}
 
 
@@ -141,16 +146,16 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
 
 
 def find_listed_price(
-    accelerator: Mapping[str, Any], provider: str | None, paid: str | None
+    accelerator: Mapping[str, Any], provider: str | None, paid: Paid
 ) -> Price | None:
     """Find the price that an accelerator has at a provider, or the lowest, an assumed one last.
 
     Args:
         accelerator: its document.
         provider: as ``cluster.provider``; None for any.
-        paid: as ``cluster.purchase``.
+        paid: how it is paid.
     """
-    rows = list_prices(accelerator, paid)
+    rows = list_prices(accelerator, *paid)
     if provider is None:
         rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
         # Of spot devices those first of which it is known how often they are taken back.
@@ -171,7 +176,7 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
         lists = "see plan.py list accelerators"
         raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
     if name in clusters:
-        found = _find_cluster(name, price, None, plan.get("cluster.purchase"))
+        found = _find_cluster(name, price, None, get_payment(plan))
     else:
         found = _find_accelerator(plan, name, price)
     if found is None:
@@ -197,7 +202,7 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
     title = str(data.get("name") or name)
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
-    paid = plan.get("cluster.purchase")
+    paid = get_payment(plan)
     price = price or find_listed_price(data, plan.get("cluster.provider") or "", paid)
     if price is None:
         for offer in _list_clusters(None, paid):
