@@ -62,13 +62,7 @@ def _take(browser: Browser, page: Path, picture: Path) -> None:
         "Emulation.setEmulatedMedia",
         features=[{"name": "prefers-color-scheme", "value": scheme}],
     )
-    browser.send(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=height,
-        deviceScaleFactor=1,
-        mobile=width < 600,
-    )
+    browser.resize(width, height, mobile=width < 600)
     browser.run("document.documentElement.style.scrollbarWidth = 'none'")
     picture.parent.mkdir(exist_ok=True)
     picture.write_bytes(base64.b64decode(browser.send("Page.captureScreenshot")["data"]))

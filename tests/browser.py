@@ -60,6 +60,7 @@ class Browser:
         os.close(back)
         self._number, self._buffer = 0, b""
         self._session: str | None = None
+        self._target: str | None = None
         self.problems: list[str] = []  # what the page's console complained about
 
     def close(self) -> None:
@@ -78,25 +79,37 @@ class Browser:
     def visit(self, address: str) -> None:
         """Load what is at an address and wait until it stands."""
         self._session = None
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"
-        ]
+        if self._target:
+            self.send("Target.closeTarget", targetId=self._target)
+        self._target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        said = self.send("Target.attachToTarget", targetId=self._target, flatten=True)
+        self._session = said["sessionId"]
         self.problems.clear()
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
         self.send("Page.navigate", url=address)
         wanted = f"{address.partition(':')[0]}:complete"
-        deadline = time.monotonic() + 60
-        while self.run("location.protocol + document.readyState") != wanted:
-            assert time.monotonic() < deadline, "the page does not load"
-            time.sleep(0.05)
+        self.wait(f"location.protocol + document.readyState === '{wanted}'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
         answer = self.send("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 120) -> Any:
+        """The value of an expression in the page as soon as it is true."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if value := self.run(script):
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"{script}: {self.problems}")
+
+    def resize(self, width: int, height: int = 800, mobile: bool = False) -> None:
+        """Give the page a window of so many pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

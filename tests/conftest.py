@@ -23,6 +23,7 @@ from hypothesis import settings
 
 from planner.base import resources
 from planner.cli.main import main
+from tests.browser import Browser, executable
 from tests.forked import Forks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -181,3 +182,14 @@ def run_process() -> Iterator[RunCli]:
 
     yield run
     forks.close()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium, one page after another; without one a test skips itself."""
+    program = executable()
+    if program is None:
+        pytest.skip("there is no Chromium")
+    made = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()

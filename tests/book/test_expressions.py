@@ -88,7 +88,7 @@ def test_what_ships_has_every_formula_of_the_book() -> None:
     assert not missing, f"{missing[:5]} and more: make it anew with {COMMAND}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_ships_is_what_sympy_makes(tmp_path: Path) -> None:
     made = tmp_path / "forms.txt"
     subprocess.run([sys.executable, *COMMAND.split()[1:], "-o", made], cwd=ROOT, check=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from planner.cli import main as cli
-from tests.browser import Browser, executable
+from tests.browser import Browser
 
 WIDTH = 375
 #: Captions whose words end beyond the box that their table scrolls in, and how far the page does.
@@ -40,27 +39,14 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = executable()
-    assert program is not None
-    made = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield made
-    made.close()
-
-
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.skipif(executable() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("name", PAGES)
 def test_captions_are_whole_on_a_phone(name: str, browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert cli.main([*PAGES[name], "-o", str(page)]) == 0
     browser.open(page)
-    browser.send(
-        "Emulation.setDeviceMetricsOverride",
-        width=WIDTH, height=800, deviceScaleFactor=1, mobile=True,
-    )  # fmt: skip
+    browser.resize(WIDTH, mobile=True)
     browser.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     assert browser.run("document.querySelectorAll('caption, .note').length") > 1
     assert browser.run(CUT_OFF) == browser.run(BROKEN) == []
@@ -85,7 +71,6 @@ ANSWERS = {
 
 @pytest.mark.slow(every=3)
 @pytest.mark.browser
-@pytest.mark.skipif(executable() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_column_of_a_study_or_a_search_is_cut_off(
     name: str, browser: Browser, tmp_path: Path
@@ -94,10 +79,7 @@ def test_no_column_of_a_study_or_a_search_is_cut_off(
     assert cli.main([*ANSWERS[name], "-o", str(page)]) == 0
     browser.open(page)
     for width in (390, 1300):
-        browser.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width, height=900, deviceScaleFactor=1, mobile=width < 800,
-        )  # fmt: skip
+        browser.resize(width, 900, mobile=width < 800)
         assert browser.run("document.querySelectorAll('main td').length") > 20
         assert browser.run("document.querySelectorAll('svg text').length") > 20
         assert browser.run(BEYOND) == []

@@ -7,8 +7,6 @@ import json
 import os
 import random
 import re
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,13 +20,13 @@ from planner.questions import loading
 from planner.questions.plan_questions import evaluate
 from planner.report.answer import answer_of, gib
 from planner.serve import controls, page
-from tests.browser import Browser, executable
+from tests.browser import Browser
 from tests.conftest import ROOT, leave_to_night, read_data
 from tests.serve.conftest import Server
 
-CHROMIUM = executable()
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
+#: The text of the plan that a page shows.
+TEXT = "document.querySelector('#text').value"
 #: What somebody types into the fields of a plan, some of it wrong.
 TYPED = read_data("serve")["typed_values"]
 
@@ -228,26 +226,9 @@ def test_names_of_documents_are_harmless() -> None:
 # In a browser ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    made = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
-    yield made
-    made.close()
-
-
-def wait(browser: Browser, script: str) -> Any:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if value := browser.run(script):
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"{script}: {browser.problems}")
-
-
 def begin(browser: Browser, server: Server, fragment: str = "") -> None:
     browser.visit(f"http://127.0.0.1:{server.port}/{fragment}")
-    wait(browser, "document.body?.dataset.ready === '1'")
+    browser.wait("document.body?.dataset.ready === '1'")
 
 
 def moved(browser: Browser, key: str, word: str) -> float:
@@ -267,48 +248,53 @@ def moved(browser: Browser, key: str, word: str) -> float:
       field.value = {json.dumps(word)};
       field.dispatchEvent(new Event('change', {{bubbles: true}}));
     }})()""")
-    return float(wait(browser, "window.took"))
+    return float(browser.wait("window.took"))
 
 
 #: Of a hundred sequences (SEQUENCES=100) those that each run tries.
 SEQUENCES = int(os.environ.get("SEQUENCES", "4"))
 
 
+def check_moves(browser: Browser, seed: int, count: int) -> list[float]:
+    """Write a plan into the page that is open and choose words of its controls, each of which shows
+    what `--set` says; returns the milliseconds that each took."""
+    name, chance, times = PLANS[seed % len(PLANS)], random.Random(seed), list[float]()
+    path, text = ROOT / "presets" / f"{name}.yaml", page.read_preset(name)
+    browser.run(f"""(() => {{ const area = document.querySelector('#text');
+      area.value = {json.dumps(text)};
+      area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
+    title = json.dumps(page.load_from_text(text).name)
+    browser.wait(f"document.querySelector('#title').textContent === {title} && "
+         "!document.querySelector('#answered-plan').classList.contains('stale')")  # fmt: skip
+    given: dict[str, str] = {}
+    for _ in range(count):
+        plan = page.load_from_text(text)
+        key, word = moves(text, plan, chance)
+        shown = controls.shown_in(yaml_nodes.parse_yaml(text, "plan.yaml"), plan, [key])[key]
+        if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
+            continue  # a radio that is chosen already says nothing
+        times.append(moved(browser, key, word))
+        try:
+            wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
+        except PlanError:
+            seen_at = ".chip, .control.wrong, #faults p"
+            assert browser.run(f"document.querySelector('{seen_at}').textContent")
+            break
+        given[key] = word
+        text = browser.run(TEXT)
+        html = browser.run("document.querySelector('#answered-plan').innerHTML")
+        told = browser.run("document.querySelector('.verdict p').textContent").strip()
+        word = browser.run("document.querySelector('.verdict .state').textContent")
+        assert seen({"html": html, "verdict": word, "sentence": told}) == first_screen(wanted)
+    return times
+
+
 @pytest.mark.slow
-@needs_browser
 def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Server) -> None:
     times = []
     for seed in range(SEQUENCES):
-        name, chance = PLANS[seed % len(PLANS)], random.Random(seed)
-        path = ROOT / "presets" / f"{name}.yaml"
         begin(browser, server)
-        text = page.read_preset(name)
-        browser.run(f"""(() => {{ const area = document.querySelector('#text');
-          area.value = {json.dumps(text)};
-          area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
-        title = json.dumps(page.load_from_text(text).name)
-        wait(browser, "document.querySelector('#state').textContent === 'up to date' && "
-             f"document.querySelector('#title').textContent === {title}")  # fmt: skip
-        given: dict[str, str] = {}
-        for _ in range(4):
-            plan = page.load_from_text(text)
-            key, word = moves(text, plan, chance)
-            shown = controls.shown_in(yaml_nodes.parse_yaml(text, "plan.yaml"), plan, [key])[key]
-            if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
-                continue  # a radio that is chosen already says nothing
-            times.append(moved(browser, key, word))
-            try:
-                wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
-            except PlanError:
-                seen_at = ".chip, .control.wrong, #faults p"
-                assert browser.run(f"document.querySelector('{seen_at}').textContent")
-                break
-            given[key] = word
-            text = browser.run("document.querySelector('#text').value")
-            html = browser.run("document.querySelector('#answered-plan').innerHTML")
-            told = browser.run("document.querySelector('.verdict p').textContent").strip()
-            word = browser.run("document.querySelector('.verdict .state').textContent")
-            assert seen({"html": html, "verdict": word, "sentence": told}) == first_screen(wanted)
+        times += check_moves(browser, seed, 4)
     times.sort()
     at = {share: times[share * (len(times) - 1) // 100] for share in (50, 95)}
     print(f"{len(times)} moves; " + ", ".join(f"{k} %: {v:.0f} ms" for k, v in at.items()))
@@ -316,7 +302,6 @@ def test_controls_in_a_browser_show_what_set_says(browser: Browser, server: Serv
 
 
 @pytest.mark.slow
-@needs_browser
 def test_controls_that_are_moved_at_once_are_all_heard(browser: Browser, server: Server) -> None:
     begin(browser, server)
     browser.run("""(() => {
@@ -326,31 +311,29 @@ def test_controls_that_are_moved_at_once_are_all_heard(browser: Browser, server:
       for (const [key, word] of [['training.micro_batch', '2'], ['parallelism.zero', '3']])
         document.querySelector(`[data-key="${key}"] input[value="${word}"]`).click();
     })()""")
-    wait(browser, "document.querySelector('#state').textContent === 'up to date'")
-    text = browser.run("document.querySelector('#text').value")
+    browser.wait("document.querySelector('#state').textContent === 'up to date'")
+    text = browser.run(TEXT)
     assert "tokens: 2T" in text and "micro_batch: 2" in text and "zero: 3" in text
 
 
 @pytest.mark.slow
-@needs_browser
 def test_the_address_is_the_plan(browser: Browser, server: Server) -> None:
     begin(browser, server)
     moved(browser, "parallelism.zero", "2")
-    text = browser.run("document.querySelector('#text').value")
+    text = browser.run(TEXT)
     assert "zero: 2" in text
-    fragment = wait(browser, "location.hash.startsWith('#p=') && location.hash")
+    fragment = browser.wait("location.hash.startsWith('#p=') && location.hash")
     begin(browser, server, fragment)
-    assert browser.run("document.querySelector('#text').value") == text
+    assert browser.run(TEXT) == text
     checked = "document.querySelector('[data-key=\"parallelism.zero\"] :checked').value"
     assert browser.run(checked) == "2"
 
 
 @pytest.mark.slow
-@needs_browser
 def test_two_plans_stand_beside_each_other(browser: Browser, server: Server) -> None:
     begin(browser, server)
     browser.run("document.querySelector('#compare').click()")
-    wait(browser, "document.querySelector('.compared') !== null")
+    browser.wait("document.querySelector('.compared') !== null")
     moved(browser, "training.micro_batch", "2")
     assert "1→2" in browser.run("document.querySelector('.what').textContent")
     differs = "[...document.querySelectorAll('.control.differs')].map(c => c.dataset.key).join()"
@@ -359,7 +342,6 @@ def test_two_plans_stand_beside_each_other(browser: Browser, server: Server) -> 
 
 
 @pytest.mark.slow
-@needs_browser
 def test_the_keyboard_and_a_screen_reader_reach_everything(
     browser: Browser, server: Server
 ) -> None:
@@ -374,66 +356,62 @@ def test_the_keyboard_and_a_screen_reader_reach_everything(
     for kind in ("keyDown", "keyUp"):
         browser.send("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight",
                      windowsVirtualKeyCode=39)  # fmt: skip
-    wait(browser, f"document.body.dataset.answered !== {json.dumps(before)}")
-    assert "micro_batch: 2" in browser.run("document.querySelector('#text').value")
+    browser.wait(f"document.body.dataset.answered !== {json.dumps(before)}")
+    assert "micro_batch: 2" in browser.run(TEXT)
     assert browser.run("document.activeElement.value") == "2"
 
 
 @pytest.mark.slow
-@needs_browser
 def test_a_fault_in_the_text_is_marked_at_its_line(browser: Browser, server: Server) -> None:
     begin(browser, server)
     browser.run("""(() => { const area = document.querySelector('#text');
       area.value = area.value.replace('sequence_length', 'sequence_lenght');
       area.dispatchEvent(new Event('input', {bubbles: true})); })()""")
-    wait(browser, "document.querySelector('#lines .wrong') !== null")
+    browser.wait("document.querySelector('#lines .wrong') !== null")
     line = browser.run("document.querySelector('#lines .wrong').textContent")
     assert f"line {line}" in browser.run("document.querySelector('#faults').textContent")
     assert browser.run("document.querySelector('#answered-plan.stale') !== null")
 
 
 @pytest.mark.slow
-@needs_browser
 def test_a_row_of_advice_is_taken_by_a_click_and_undone(browser: Browser, server: Server) -> None:
     begin(browser, server)
     moved(browser, "training.micro_batch", "8")
-    before = browser.run("document.querySelector('#text').value")
-    wait(browser, "document.querySelector('#advice tr[data-set]') !== null")
+    before = browser.run(TEXT)
+    browser.wait("document.querySelector('#advice tr[data-set]') !== null")
     words = browser.run("document.querySelector('#advice tr[data-set] button').textContent")
     browser.run("document.querySelector('#advice tr[data-set] td').click()")
     chip = json.dumps(f"{words}: taken Undo")
-    wait(browser, f"document.querySelector('.chip')?.textContent === {chip}")
+    browser.wait(f"document.querySelector('.chip')?.textContent === {chip}")
     assert browser.run("document.querySelector('.verdict .state').textContent") == "Fits"
-    assert browser.run("document.querySelector('#text').value") != before
+    assert browser.run(TEXT) != before
     browser.run("document.querySelector('.chip button').click()")
-    wait(browser, f"document.querySelector('#text').value === {json.dumps(before)}")
-    wait(browser, "document.querySelector('.chip') === null")
+    browser.wait(f"document.querySelector('#text').value === {json.dumps(before)}")
+    browser.wait("document.querySelector('.chip') === null")
     assert not browser.problems
 
 
 @pytest.mark.slow
-@needs_browser
 def test_back_undoes_the_first_change_and_forward_makes_it_again(
     browser: Browser, server: Server
 ) -> None:
     begin(browser, server)
-    first = browser.run("document.querySelector('#text').value")
+    first = browser.run(TEXT)
     moved(browser, "parallelism.zero", "2")
-    second = browser.run("document.querySelector('#text').value")
-    wait(browser, "location.hash.startsWith('#p=')")
+    second = browser.run(TEXT)
+    browser.wait("location.hash.startsWith('#p=')")
     address = browser.run("location.hash")
     moved(browser, "training.micro_batch", "2")
-    wait(browser, f"location.hash !== {json.dumps(address)}")  # which follows the answer
+    browser.wait(f"location.hash !== {json.dumps(address)}")  # which follows the answer
     for move, text in (("back", second), ("back", first), ("forward", second)):
         browser.run(f"history.{move}()")
-        wait(browser, f"document.querySelector('#text').value === {json.dumps(text)}")
-        wait(browser, "document.querySelector('#state').textContent === 'up to date'")
+        browser.wait(f"document.querySelector('#text').value === {json.dumps(text)}")
+        browser.wait("document.querySelector('#state').textContent === 'up to date'")
         zero = "document.querySelector('[data-key=\"parallelism.zero\"] :checked').value"
         assert browser.run(zero) == ("1" if text == first else "2")
 
 
 @pytest.mark.slow
-@needs_browser
 def test_what_one_model_brought_follows_the_next_and_what_is_set_stays(
     browser: Browser, server: Server
 ) -> None:
@@ -455,30 +433,23 @@ def test_what_one_model_brought_follows_the_next_and_what_is_set_stays(
     assert not browser.problems
 
 
-def size(browser: Browser, width: int, height: int = 800) -> None:
-    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                 deviceScaleFactor=1, mobile=False)  # fmt: skip
-
-
 @pytest.mark.slow
-@needs_browser
 @pytest.mark.parametrize("width", [1300, 390])
 def test_an_answer_comes_into_view(browser: Browser, server: Server, width: int) -> None:
     begin(browser, server)
-    size(browser, width)
+    browser.resize(width)
     browser.run("document.querySelector('[data-question=\"longest-context\"]').click()")
-    wait(browser, "document.querySelector('#answered .lead') !== null")
+    browser.wait("document.querySelector('#answered .lead') !== null")
     seen = """(() => {
       const at = document.querySelector('#answered .lead').getBoundingClientRect();
       const strip = document.querySelector('#strip').getBoundingClientRect().top || innerHeight;
       const top = document.elementFromPoint(at.left + 5, at.top + 8);
       return at.top >= 0 && at.bottom <= strip && top.closest('#answered') !== null;
     })()"""
-    wait(browser, seen)
+    browser.wait(seen)
 
 
 @pytest.mark.slow
-@needs_browser
 def test_without_a_server_nothing_is_said_to_fit(browser: Browser, server: Server) -> None:
     begin(browser, server)
     network = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
@@ -492,11 +463,11 @@ def test_without_a_server_nothing_is_said_to_fit(browser: Browser, server: Serve
               area.value = area.value.replace('tokens: 15T', 'tokens: 2T');
               area.dispatchEvent(new Event('input', {bubbles: true})); })()""")
         gone = "no answer"
-        wait(browser, f"document.querySelector('#state').textContent === '{gone}'")
+        browser.wait(f"document.querySelector('#state').textContent === '{gone}'")
         assert browser.run("document.querySelector('#strip').dataset.state") == gone
         assert browser.run("document.title").startswith(gone)
         for width, place in ((1300, "#answered-plan"), (390, "#strip")):
-            size(browser, width)
+            browser.resize(width)
             colour = f"getComputedStyle(document.querySelector('{place} .state')).color"
             green = "getComputedStyle(document.documentElement).getPropertyValue('--fits')"
             hidden = f"document.querySelector('{place} .state').offsetParent === null"
@@ -505,9 +476,9 @@ def test_without_a_server_nothing_is_said_to_fit(browser: Browser, server: Serve
         if change == "text":
             break
         moved(browser, "training.micro_batch", "4")
-        wait(browser, "document.querySelector('#state').textContent === 'up to date'")
+        browser.wait("document.querySelector('#state').textContent === 'up to date'")
         assert browser.run("document.querySelector('#strip').dataset.state") == ""
-        assert "micro_batch: 4" in browser.run("document.querySelector('#text').value")
+        assert "micro_batch: 4" in browser.run(TEXT)
 
 
 def colour_of(browser: Browser, value: str) -> str:

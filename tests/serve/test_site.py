@@ -9,7 +9,6 @@ import os
 import random
 import re
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from html import unescape
@@ -20,21 +19,16 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.documents import yaml_nodes
-from planner.questions import loading
 from planner.serve import browser as worker
-from planner.serve import controls, find, page, persistent, site
-from tests.browser import Browser, executable
+from planner.serve import find, page, persistent, site
+from tests.browser import Browser
 from tests.conftest import ROOT, RunCli
 
-CHROMIUM = executable()
 #: A copy of Pyodide: `npm install pyodide`, here or where PYODIDE says.
 PYODIDE = Path(os.environ.get("PYODIDE", ROOT / "node_modules" / "pyodide"))
 needs_pyodide = pytest.mark.skipif(
-    CHROMIUM is None or not (PYODIDE / "pyodide.mjs").is_file(),
-    reason="no Chromium or no copy of Pyodide",
+    not (PYODIDE / "pyodide.mjs").is_file(), reason="no copy of Pyodide"
 )
-PLANS = ("llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 
 
 # What is written ---------------------------------------------------------------------------------
@@ -218,61 +212,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert CHROMIUM is not None
-    made = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
-    yield made
-    made.close()
-
-
-def wait(browser: Browser, script: str, seconds: float = 120) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if value := browser.run(script):
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"{script}: {browser.problems}")
-
-
 @pytest.mark.slow
 @needs_pyodide
 def test_controls_on_the_static_page_show_what_set_says(browser: Browser, address: str) -> None:
-    from tests.serve.test_page import first_screen, moved, moves, seen
+    from tests.serve.test_page import check_moves
 
     browser.visit(address)
-    wait(browser, "document.body?.dataset.ready === '1'")
-    checked = 0
-    for seed, name in enumerate(PLANS):
-        chance, path = random.Random(seed), ROOT / "presets" / f"{name}.yaml"
-        text = page.read_preset(name)
-        browser.run(f"""(() => {{ const area = document.querySelector('#text');
-          area.value = {json.dumps(text)};
-          area.dispatchEvent(new Event('input', {{bubbles: true}})); }})()""")
-        title = json.dumps(page.load_from_text(text).name)
-        wait(browser, f"document.querySelector('#title').textContent === {title} && "
-             "!document.querySelector('#answered-plan').classList.contains('stale')")  # fmt: skip
-        given: dict[str, str] = {}
-        for _ in range(6):
-            plan = page.load_from_text(text)
-            key, word = moves(text, plan, chance)
-            shown = controls.shown_in(yaml_nodes.parse_yaml(text, "plan.yaml"), plan, [key])[key]
-            if word is None or (shown.value or shown.rule.split(" ")[0]) == word:
-                continue
-            moved(browser, key, word)
-            try:
-                wanted = loading.load(path, [f"{k}={v}" for k, v in {**given, key: word}.items()])
-            except PlanError:
-                seen_at = ".chip, .control.wrong, #faults p"
-                assert browser.run(f"document.querySelector('{seen_at}').textContent")
-                break
-            given[key] = word
-            text = browser.run("document.querySelector('#text').value")
-            html = browser.run("document.querySelector('#answered-plan').innerHTML")
-            told = browser.run("document.querySelector('.verdict p').textContent").strip()
-            word = browser.run("document.querySelector('.verdict .state').textContent")
-            assert seen({"html": html, "verdict": word, "sentence": told}) == first_screen(wanted)
-            checked += 1
+    browser.wait("document.body?.dataset.ready === '1'")
+    checked = sum(len(check_moves(browser, seed, 6)) for seed in range(3))
     assert checked > 5
     assert not browser.problems
     assert {path.partition("?")[0].split("/")[1] for path in _Quiet.asked} <= {"some"}
@@ -284,24 +231,24 @@ def test_an_address_with_a_plan_a_report_and_a_search(browser: Browser, address:
     from tests.serve.test_page import moved
 
     browser.visit(address)
-    wait(browser, "document.body?.dataset.ready === '1'")
+    browser.wait("document.body?.dataset.ready === '1'")
     moved(browser, "parallelism.zero", "2")
     text = browser.run("document.querySelector('#text').value")
-    fragment = wait(browser, "location.hash.startsWith('#p=') && location.hash")
+    fragment = browser.wait("location.hash.startsWith('#p=') && location.hash")
     browser.visit(address + fragment)
-    wait(browser, "document.body?.dataset.ready === '1'")
+    browser.wait("document.body?.dataset.ready === '1'")
     assert browser.run("document.querySelector('#text').value") == text
     browser.run("document.querySelector('[data-question=\"longest-context\"]').click()")
     there = "#answered [data-take], #answered p:not(.waiting)"
-    wait(browser, f"document.querySelector('{there}') !== null")
+    browser.wait(f"document.querySelector('{there}') !== null")
     answer = browser.run("document.querySelector('#answered').textContent")
     wanted = find.call_function("solve", {"text": text, "question": "longest-context"})
     assert answer.split() == unescape(re.sub(r"<[^>]*>", "", wanted["html"])).split()
     browser.run("document.querySelector('#search').requestSubmit()")
     if [*(PYODIDE).glob("numpy-*.whl")]:
-        wait(browser, "document.querySelectorAll('#found tr').length > 3")
+        browser.wait("document.querySelectorAll('#found tr').length > 3")
     else:
-        told = wait(browser, "document.querySelector('#search > .fault').textContent")
+        told = browser.wait("document.querySelector('#search > .fault').textContent")
         assert told == worker.LACKING["numpy"]
 
 
@@ -315,9 +262,9 @@ def test_without_pyodide_the_page_says_why_it_does_not_answer(
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     browser.visit(f"http://127.0.0.1:{server.server_port}/")
-    wait(browser, "document.body?.dataset.ready === '1'")  # with the answer that was written
+    browser.wait("document.body?.dataset.ready === '1'")  # with the answer that was written
     browser.run('document.querySelector(\'[data-key="parallelism.zero"] [value="2"]\').click()')
-    told = wait(browser, "document.querySelector('.control.wrong > .fault')?.textContent")
+    told = browser.wait("document.querySelector('.control.wrong > .fault')?.textContent")
     assert "nowhere/pyodide.mjs" in told and "does not run here" in told
     assert browser.run("document.querySelector('#state').textContent") == "no answer"
     server.shutdown()
