@@ -437,6 +437,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
     experts = layout["expert"] * layout["expert_tensor"]
     systolic = accelerator.get("matrix_unit")
     wide = training["bytes"]["weight"] > training["bytes"]["compute"]
+    way = kernels["adapters"].get(draft.get("training.lora.base"), "plain")
     return {
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
@@ -459,7 +460,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
-        "time.adapters": kernels["adapters"] if wide and layout["zero"] < 3 else "plain",
+        "time.adapters": "plain" if way == "cast" and (not wide or layout["zero"] == 3) else way,
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
     }

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import memory_accuracy, tables
+from benchmarks import measured, memory_accuracy, tables
 from benchmarks.memory_accuracy import evaluated
 from planner.base.errors import PlanError
 from planner.book import notation
@@ -238,6 +238,13 @@ def test_published_readings_of_adapters_are_met() -> None:
     for kind, most in (("adapters", 0.10), ("quantised", 0.20)):
         assert median(abs(row["error"]) for row in found[kind]) < most
     assert all(row["ran"] and row["state"] != "no" for row in memory_accuracy.verdicts(file))
+    for packed, most in ((False, 0.10), (True, 0.15)):  # seconds of a step
+        rows = (row for row in measured.read(file) if row.plan["training"].get("lora"))
+        seconds = measured.compare(
+            row for row in rows
+            if row.quantity in measured.SPEED and ("base" in row.plan["training"]["lora"]) == packed
+        )  # fmt: skip
+        assert median(abs(row["error"]) for row in seconds) < most
 
 
 @pytest.mark.slow

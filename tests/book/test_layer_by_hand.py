@@ -110,6 +110,29 @@ def test_an_adapter_moves_and_launches_what_its_operations_do(
 
 
 @pytest.mark.parametrize(
+    ("base", "kernels", "cloned"),
+    # dequantize_4bit: the weight; with double quantization first its scales, then their mean is
+    # added. AutoGPTQ shifts, casts, masks (weight and zeros), adds to zeros, subtracts, multiplies.
+    [("nf4", 1, True), ("nf4-double", 3, True), ("int4", 9, False)],
+)
+def test_a_packed_weight_is_unpacked_by_the_kernels_of_its_library(
+    base: str, kernels: int, cloned: bool
+) -> None:
+    """Forward, forward again and backward by bitsandbytes; AutoGPTQ keeps what it unpacked. PEFT
+    clones what a 4-bit weight gives (tuners/lora/bnb.py)."""
+    lora = {"rank": 24, "targets": ["down"]}
+    run = {"training__implementation": "transformers", "training__recompute": "full"}
+    run |= {"parallelism": {"zero": 0}, "cluster__devices": 1}
+    plain = evaluation(**run, training__precision="bf16-pure", training__lora=lora)
+    e = evaluation(**run, training__precision="bf16-pure", training__lora={**lora, "base": base})
+    assert products(e, "down", "cast_launches") == [
+        Fraction(kernels * (2 if base == "int4" else 3), 4)
+    ]
+    (there,), (usual,) = products(e, "down", "adapter"), products(plain, "down", "adapter")
+    assert there - usual == (2 * 2 * TOKENS * HIDDEN / RATE if cloned else 0)
+
+
+@pytest.mark.parametrize(
     ("precision", "date", "reads", "bits"),
     [
         # MXFP8Quantizer: one kernel reads 2 bytes and writes two copies of 8 bits, each with 8 bits

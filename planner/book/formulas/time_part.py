@@ -487,12 +487,10 @@ host.where(layers=False, cuda_graphs=("none", "partial")).equals(
 )
 host.by(GRAPHS, layers=False, cuda_graphs="full").equals(0, "Captured with the layers.")
 host.by(STILL, layers=True, fixed=True).equals(launches * t_la, "Launches once, forward.")
-host.where(layers=True, fixed=False, recompute=("none", "selective")).equals(
-    3 * launches * t_la, "Launches once forward and twice backward."
-)
-host.where(layers=True, fixed=False, recompute="full").equals(
-    4 * launches * t_la, "Launches twice forward and twice backward."
-)
+for _recompute, _runs, _often in ((("none", "selective"), 3, "once"), ("full", 4, "twice")):
+    host.where(layers=True, fixed=False, recompute=_recompute).equals(
+        _runs * launches * t_la, f"Launches {_often} forward and twice backward."
+    )
 
 sent = bytes_of_component(
     "time.part.gathered",
@@ -521,8 +519,7 @@ FSDP = f"{ZHAO}, section 3"
 _gathered = Sum(sent * passed, "component")
 _scattered = k_red * Sum(trained * passed, "component")
 gathers.by(STILL, zero=3, fixed=True).equals(
-    _gathered + hops,
-    "Weights are gathered for the forward pass alone: one ring.",
+    _gathered + hops, "Weights are gathered for the forward pass alone: one ring."
 )
 for _reads, _more, _too in ((False, 0, "."), (True, n_read, ", and one for each read pass.")):
     gathers.by(FSDP, zero=3, reshard=True, fixed=False, reads=_reads).equals(
@@ -668,10 +665,7 @@ busy_weights.by(ZERO_BUBBLE, lora=True).equals(0, "Weights are frozen.")
 
 busy = seconds_of_part(
     "time.part.busy", "t_busy", "device or host at work on a layer", source="sum of its passes"
-).equals(
-    busy_forward + busy_backward,
-    "One pass after the other.",
-)
+).equals(busy_forward + busy_backward, "One pass after the other.")
 
 part = seconds_of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED

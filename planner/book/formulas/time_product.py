@@ -253,7 +253,6 @@ ADAPTER = "Megatron-Bridge, peft/utils.py (ParallelLinearAdapter) and peft/lora_
 FUSED_ADAPTER = (
     "Transformer Engine, pytorch/ops/fused: forward_linear_scale_add, backward_linear_add"
 )
-NO_ADAPTER = "No adapter stands beside this product."
 _SEPARATE = {"adapted": True, "lora_kernels": "separate"}
 _FUSED = {"adapted": True, "lora_kernels": "fused"}
 
@@ -262,7 +261,7 @@ adapter_casts = of_product(
     r"n_{\mathrm{pa}}",
     "casts of an adapter's input to the format of its matrices and back, forward",
 )
-adapter_casts.by("training.bytes", time_adapters="plain").equals(0, "It is in their format.")
+adapter_casts.by("training.bytes", time_adapters=("plain", "cloned")).equals(0, "It needs none.")
 adapter_casts.by("PEFT 0.21.2, tuners/lora/layer.py (Linear.forward)", time_adapters="cast").equals(
     2, "To the adapter's format, and for its product back to the format of products."
 )
@@ -275,7 +274,6 @@ of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
 narrow = product_time(
     "time.product.narrow", r"t_{\mathrm{AB}}", "the two products of a product's adapter, forward"
 )
-narrow.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 narrow.by(ROOFLINE, adapted=True, coefficient="FLOP").equals(
     sum(kernel(x, x, 1, 1, rate, half, k_a) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
     "From inputs to rank and from rank to outputs, on values of the activations' width whatever "
@@ -286,7 +284,6 @@ DORA = "PEFT 0.21.2, tuners/lora/dora.py (DoraLinearLayer) and variants.py (Dora
 norms = product_time(
     "time.product.norms", r"t_{\mathrm{dora}}", "norms of the weights that an adapter changes"
 )
-norms.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 norms.by(DORA, adapted=True, coefficient="FLOP").equals(
     p_dora
     * (
@@ -299,16 +296,6 @@ norms.by(DORA, adapted=True, coefficient="FLOP").equals(
 )
 
 adapter = of_adapter("time.product.adapter", r"t_a", "forward pass of a product's adapter")
-adapter.by(LORA, adapted=False).equals(0, NO_ADAPTER)
-adapter.by(ADAPTER, **_SEPARATE).equals(
-    narrow
-    + rows * (5 * k_a * N_x + _on_input) / (W * e_mem)
-    + norms
-    + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
-    "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
-    "weight (3), the input goes through casts and dropout. DoRA multiplies both outputs by "
-    "magnitudes over norms; where its input is dropped, the frozen product runs once more.",
-)
 adapter.by(FUSED_ADAPTER, **_FUSED).equals(
     narrow + rows * (k_a * N_x + _on_input) / (W * e_mem),
     "Two narrow products, of which the second scales and adds to what the frozen weight gave, "
@@ -318,7 +305,6 @@ adapter.by(FUSED_ADAPTER, **_FUSED).equals(
 adapter_backward = of_adapter(
     "time.product.adapter_backward", r"t_a'", "backward pass of a product's adapter"
 )
-adapter_backward.by(LORA, adapted=False).equals(0, NO_ADAPTER)
 adapter_backward.by(ADAPTER, **_SEPARATE).equals(
     2 * narrow
     + rows * (2 * k_a * N_x + 3 * k_a * K_x + _on_input) / (W * e_mem)
@@ -339,13 +325,25 @@ adapter_launches = of_product(
     r"n_a",
     "kernels that the host launches for a product's adapter, forward and backward",
 )
-adapter_launches.by(LORA, adapted=False).equals(0, NO_ADAPTER)
-adapter_launches.by(ADAPTER, **_SEPARATE).equals(
-    10 + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora),
-    "Forward two products, scaling and sum; backward four products, scaling and the sum of two "
-    "gradients; casts and dropout in each. DoRA adds eleven forward and nine backward, and two "
-    "products where its input is dropped.",
-)
+for _none in (narrow, norms, adapter, adapter_backward, adapter_launches):
+    _none.by(LORA, adapted=False).equals(0, "No adapter stands beside this product.")
+for _form, _copies in ((("plain", "cast"), 0), ("cloned", 1)):
+    adapter.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
+        narrow
+        + rows * ((5 + 2 * _copies) * k_a * N_x + _on_input) / (W * e_mem)
+        + norms
+        + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
+        "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
+        "weight (3), of which PEFT makes a copy first (2) where it has 4 bits; the input goes "
+        "through casts and dropout. DoRA multiplies both outputs by magnitudes over norms; where "
+        "its input is dropped, the frozen product runs once more.",
+    )
+    adapter_launches.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
+        10 + _copies + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora),
+        "Forward two products, scaling and sum, and a copy where PEFT makes one; backward four "
+        "products, scaling and the sum of two gradients; casts and dropout in each. DoRA adds "
+        "eleven forward and nine backward, and two products where its input is dropped.",
+    )
 adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
     6 + 2 * p_lora, "Two products forward and four backward; dropout in each."
 )
@@ -368,11 +366,19 @@ cast_launches = of_product(
     r"n_{\mathrm{cast}}",
     "kernels that the host launches for a product's casts, in each of three passes",
 )
+casts = product_time(
+    "time.product.casts",
+    "t_cast",
+    "casts of a product's inputs to its format, forward and backward",
+    attribution="casts to the matmul format",
+)
 QUANTIZER = "TransformerEngine, csrc/quantizer.cpp: row-wise and column-wise copies of each input"
-cast_launches.by("definition", casts=False).equals(0, "There are none.")
-cast_launches.by("definition", casts=True, wide=True).equals(0, "This product stays in 16 bit.")
+for _of, _source in ((casts, "TransformerEngine"), (cast_launches, "definition")):
+    _of.by(_source, casts=False, quantised=False).equals(0, "Inputs are in its format already.")
+    _of.by(_source, casts=True, wide=True, quantised=False).equals(0, "It stays in 16 bit.")
+    _of.by(QLORA, quantised=True, hidden_matrix=False).equals(0, "Only hidden matrices are packed.")
 _TWO = "The input forward and the gradient backward, each by two kernels: its scales, and the cast"
-_NARROW: dict[str, Any] = {"casts": True, "wide": False}
+_NARROW: dict[str, Any] = {"casts": True, "wide": False, "quantised": False}
 for _kernel in ({"split": APART}, {"split": "experts", "expert_kernels": "grouped"}):
     cast_launches.by(QUANTIZER, **_NARROW, **_kernel).equals(make_fraction(4, 3), f"{_TWO}.")
 cast_launches.by(QUANTIZER, **_NARROW, split="experts", expert_kernels="loop").equals(
@@ -382,21 +388,9 @@ cast_launches.by(FUSED_EXPERTS, **_NARROW, split="experts", expert_kernels="fuse
     make_fraction(2, 3), "What comes to the experts, by two kernels."
 )
 
-casts = product_time(
-    "time.product.casts",
-    "t_cast",
-    "casts of a product's inputs to its format, forward and backward",
-    attribution="casts to the matmul format",
-)
-casts.by("TransformerEngine", casts=False, quantised=False).equals(
-    0, "Inputs are in the format of the product already."
-)
-casts.by("TransformerEngine", casts=True, wide=True, quantised=False).equals(
-    0, "This product stays in 16 bit."
-)
 #: Values of a product's input forward and of its output's gradient backward, over the bandwidth.
 _cast = rows * count * cast_width / (W * e_mem)
-_CASTS = {"casts": True, "wide": False, "quantised": False, "coefficient": "bytes"}
+_CASTS = {"coefficient": "bytes", **_NARROW}
 casts.by(QUANTIZER, **_CASTS, lora=False).equals(
     2 * (n_cast + k_x) * _cast,
     "Values of 2 bytes are read, and two copies written with the scales of their blocks, along the "
@@ -410,18 +404,29 @@ casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=Tr
 
 #: Time for each byte of a packed weight, which is read, and written in the compute format.
 _unpacked = count * K_x * N_x / (W * e_mem)
+BITSANDBYTES = "bitsandbytes 0.43.3, autograd/_functions.py and nn/modules.py (Linear4bit)"
+GPTQ = "AutoGPTQ 0.7.1, qlinear_cuda_old.py (forward)"
 for _recompute, _times, _until in (
     (("none", "selective"), 1, "The frozen weight is unpacked for the forward product"),
     (("full",), 2, "The frozen weight is unpacked for the forward product, for that once more"),
 ):
     _when: dict[str, Any] = {"quantised": True, "hidden_matrix": True, "recompute": _recompute}
-    casts.by(QLORA, lora_base=("int8", "nf4", "nf4-double"), **_when).equals(
-        (_times + 1) * (frozen_bytes + k_c) * _unpacked, f"{_until}, and for the backward product."
-    )
-    casts.by("AutoGPTQ 0.7.1, qlinear_cuda_old.py (forward)", lora_base="int4", **_when).equals(
+    _packed = {"lora_base": ("int8", "nf4", "nf4-double"), "coefficient": "bytes", **_when}
+    for _prepared, _around in ((False, 0), (True, 8 * rows * (1 / K_x + 1 / N_x))):
+        casts.by(BITSANDBYTES, lora_prepared=_prepared, **_packed).equals(
+            (_times + 1) * (frozen_bytes + k_c + _around) * _unpacked,
+            f"{_until}, and for the backward product. In a prepared model what enters and leaves "
+            "a product is cast from fp32 and back (6), and 4 bytes where kernels around have it.",
+        )
+    casts.by(GPTQ, lora_base="int4", **_when).equals(
         _times * k_ew * (frozen_bytes + 14 + k_c) * _unpacked,
         f"{_until}, by five operations that move 14 bytes more; the backward product has it.",
     )
-casts.by(QLORA, quantised=True, hidden_matrix=False).equals(
-    0, "Of the weights only hidden matrices are quantised."
-)
+    for _source, _bases, _kernels, _why in (
+        (BITSANDBYTES, ("int8", "nf4"), _times + 1, "One kernel unpacks a weight, at each reading"),
+        (BITSANDBYTES, "nf4-double", 3 * _times + 3, "Scales, their mean, and the weight by them"),
+        (GPTQ, "int4", 9 * _times, "Five operations unpack a weight, four its zeros: forward"),
+    ):
+        cast_launches.by(_source, lora_base=_bases, **_when).equals(
+            make_fraction(_kernels, _times + 2) * count, f"{_why}, over the passes of a layer."
+        )
