@@ -487,9 +487,9 @@ host.where(layers=False, cuda_graphs=("none", "partial")).equals(
 )
 host.by(GRAPHS, layers=False, cuda_graphs="full").equals(0, "Captured with the layers.")
 host.by(STILL, layers=True, fixed=True).equals(launches * t_la, "Launches once, forward.")
-for _recompute, _runs, _often in ((("none", "selective"), 3, "once"), ("full", 4, "twice")):
+for _recompute, _turns, _often in ((("none", "selective"), 3, "once"), ("full", 4, "twice")):
     host.where(layers=True, fixed=False, recompute=_recompute).equals(
-        _runs * launches * t_la, f"Launches {_often} forward and twice backward."
+        _turns * launches * t_la, f"Launches {_often} forward and twice backward."
     )
 
 sent = bytes_of_component(
