@@ -957,7 +957,7 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
 
 def _read_version(name: str) -> tuple[int, ...]:
     """Read the version in the name of a model; empty where it has none."""
-    found = re.match(r"[a-z]+(?:-v)?(\d+(?:\.\d+)?)(?![\db])", name)
+    found = re.match(r"[a-z]+-?v?(\d+(?:\.\d+)?)(?![\d.bmx])", name)
     return tuple(map(int, found[1].split("."))) if found else ()
 
 
