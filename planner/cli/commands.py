@@ -239,6 +239,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     """Answer a line of text, and write its plan or report; two alternatives are compared."""
     from planner import report
     from planner.documents import quick, schema_files
+    from planner.documents.quick.splits import correct_spelling
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
     from planner.results.inputs import list_reasons
@@ -267,7 +268,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
         lead += [_format_asked(name, [result]) for name in _add_hours(names, [result])]
     assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
     lead += [f"Assumed: {assumed}"]
-    corrected, (ignored, *without) = quick.correct_spelling(text)[1], quick.list_ignored(text)
+    corrected, (ignored, *without) = correct_spelling(text)[1], quick.list_ignored(text)
     notes = document.plain().get("notes")
     lead = [*([f"Note: {notes}"] if notes else []), *_list_left_out(*without), *lead]
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []

@@ -293,7 +293,7 @@ def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Nod
     """Convert plain Python data to a tree of nodes. Floats count as their shortest decimal text.
 
     Args:
-        data: mappings with text as keys, lists, text, numbers, booleans, None.
+        data: mappings with text as keys, lists, text, numbers, booleans, None; nodes stay.
         place: of every node.
         origin: of every node.
         depth: levels above ``data``.
@@ -303,6 +303,8 @@ def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Nod
     """
     if depth > MAX_DEPTH:
         raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
+    if isinstance(data, Node):
+        return data
     if isinstance(data, Mapping):
         entries: dict[str, Node] = {}
         for key, item in data.items():

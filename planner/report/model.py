@@ -13,7 +13,8 @@ from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
 from planner.connect.imports import found, import_file
-from planner.documents import quick, schema, source
+from planner.documents import schema, source
+from planner.documents.quick import terms
 from planner.questions import loading
 from planner.report.layout import MODEL_LINES
 from planner.results.result import SAID, Quantity, Result, evaluate_plan
@@ -84,7 +85,7 @@ def _pick_length(model: Any) -> int:
     """Return the default sequence length: the model's maximum, at most the usual length."""
     read = source.load(model if isinstance(model, dict) else {"extends": model}, kind="model")
     longest = schema.validate(read, "model").get("max_sequence")
-    return min(longest or quick.USUAL_SEQUENCE, quick.USUAL_SEQUENCE)
+    return min(longest or terms.USUAL_SEQUENCE, terms.USUAL_SEQUENCE)
 
 
 def format_sizes(sizes: Sizes) -> str:

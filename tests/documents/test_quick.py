@@ -18,6 +18,7 @@ from planner.api import Plan
 from planner.base import units
 from planner.base.errors import PlanError
 from planner.documents import quick, schema, source
+from planner.documents.quick import models, splits, terms
 from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node
 from tests.conftest import read_data
@@ -81,11 +82,11 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
 
 
 def test_shapes_have_the_sizes_that_the_table_gives() -> None:
-    for name in quick._load_phrases()["shapes"].split():
+    for name in terms.load_phrases()["shapes"].split():
         result = planner.load(
             {"model": name, "cluster": "1 x h100", "training": {"sequence_length": 128}}
         ).evaluate()
-        assert result["parameters.total"].value == quick._load_sizes()[name][1]
+        assert result["parameters.total"].value == models._load_sizes()[name][1]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_memory_of_the_host_chooses_no_device(words: str) -> None:
 @pytest.mark.slow(every=3)
 @pytest.mark.parametrize("amount", [8, 16, 24, 32, 48, 64])
 def test_what_stands_for_a_device_has_its_memory(amount: int) -> None:
-    for name in quick._load_phrases()["absent"]:
+    for name in terms.load_phrases()["absent"]:
         for line in (f"llama3-8b on a {name} {amount}GB", f"llama3-8b on 4 x {name} {amount}GB"):
             try:
                 kind = lookup(quick.parse_quick(line).plain(), "cluster.accelerator")
@@ -161,7 +162,7 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
         def today(cls) -> Day:
             return cls(2026, 11, 29)
 
-    monkeypatch.setattr(quick, "date", Day)
+    monkeypatch.setattr(splits, "date", Day)
     days = {
         "from Dec 20 to Jan 3": 14,
         "by christmas": 26,
@@ -169,7 +170,7 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
         "by the 3rd of june": 186,
     }
     for words, count in {**days, "until March 1st, 2028": 458, "by end of the year": 32}.items():
-        quick._list_splits.cache_clear()
+        splits.list_splits.cache_clear()
         document = quick.parse_quick(f"7B 1T tokens on 128 h100 {words}")
         assert document.plain()["require"] == [f"time.training_days <= {count} days"]
         assert words.split()[0] in quick.list_assumptions(document, lambda key: None, {})
@@ -178,14 +179,14 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_a_phrase_is_tried_wherever_it_matches() -> None:
     """What a line needs for a phrase to be compiled, it has wherever the phrase matches."""
-    table = quick._load_phrases()
+    table = terms.load_phrases()
     says = [str(row["say"]) for row in table["phrases"]] + [*map(str, table["refused"])]
     for row in LINES:
         line = row["line"]
-        tried = {id(pattern) for pattern, *_ in quick._list_patterns(line)}
-        marked = {kind: quick._mark_names(line, kind) for kind in quick._map_names()}
+        tried = {id(pattern) for pattern, *_ in splits._list_patterns(line)}
+        marked = {kind: splits._mark_names(line, kind) for kind in splits._map_names()}
         for say in says:
-            pattern, slots = quick._compile_phrase(say)
+            pattern, slots = splits._compile_phrase(say)
             text = next((marked[kind] for kind in slots if kind in marked), line)
             begins = (m.start() for m in re.finditer(r"\b\w", line))
             assert id(pattern) in tried or not any(pattern.match(text, at) for at in begins), say
@@ -232,7 +233,7 @@ def test_a_word_that_is_not_understood_never_changes_the_plan(row: dict[str, Any
 def test_a_misspelt_word_is_corrected_and_said() -> None:
     line = "lama 3 8b on 64 h100, 2 trilion tokns"
     assert plan(line) | {"name": ""} == plan("llama3-8b on 64 h100, 2T tokens") | {"name": ""}
-    assert quick.correct_spelling(line)[1] == [
+    assert splits.correct_spelling(line)[1] == [
         "'lama' read as 'llama'",
         "'trilion' read as 'trillion'",
         "'tokns' read as 'tokens'",
@@ -330,7 +331,7 @@ def test_a_deadline_is_required_of_a_run_that_is_stated_and_asks_what_it_buys_ot
 
 def test_a_long_model_is_not_trained_at_its_longest_unless_it_is_asked_for() -> None:
     long = quick.parse_quick("llama3.1-8b on 64 h100")
-    assert long.plain()["training"] == {"sequence_length": quick.USUAL_SEQUENCE}
+    assert long.plain()["training"] == {"sequence_length": terms.USUAL_SEQUENCE}
     assert "nobody states a length" in quick.write_quick("…", long)
     asked = quick.parse_quick("llama3.1-8b on 64 h100, sequence 128k")
     assert asked.plain()["training"] == {"sequence_length": 131_072}
