@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from io import BytesIO
@@ -312,6 +313,14 @@ def read_text(
         raise PlanError(Fault("not UTF-8 text", where, allowed)) from None
 
 
+def refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON of pairs; raise a ValueError for a key that stands twice."""
+    if len(found := dict(pairs)) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"duplicate key {twice!r}")
+    return found
+
+
 def parse_json(
     text: str | bytes, place: Place | None = None, allowed: str | None = None, **how: Any
 ) -> Any:
@@ -320,7 +329,7 @@ def parse_json(
     Args:
         place: of faults; an error of syntax is at its own line and column of that file.
         allowed: what faults say that should be there.
-        how: options of ``json.loads``.
+        how: options of ``json.loads``, such as ``object_pairs_hook=refuse_twice``.
 
     Raises:
         PlanError: it is no JSON, nested too deeply, or has a number of thousands of digits or one

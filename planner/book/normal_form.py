@@ -92,16 +92,12 @@ class Form:
         """All symbols in it, including those inside other atoms."""
         return frozenset().union(*(atom.symbols for atom in self.atoms))
 
-    def find_common(self) -> Form:
-        """Return the common factor of all terms: each atom to its lowest power."""
-        powers = list(map(dict, self.terms))
-        least = ((base, min(each.get(base, 0) for each in powers)) for base in self.atoms)
-        return Form({frozenset((base, power) for base, power in least if power): 1})
-
     def split_factor(self) -> tuple[Form, Form]:
         """Split into a single term and the rest, whose product is this form: two forms that differ
         by a factor have the same rest."""
-        common = self.find_common()
+        powers = list(map(dict, self.terms))
+        least = ((base, min(each.get(base, 0) for each in powers)) for base in self.atoms)
+        common = Form({frozenset((base, power) for base, power in least if power): 1})
         rest = self * common**-1
         first = rest.terms[min(rest.terms, key=_make_term_key)]
         return make_constant(first) * common, make_constant(Fraction(1) / first) * rest
@@ -190,11 +186,6 @@ def to_form(tree: Expression, leaf: Callable[[Expression], Form | None]) -> Form
     return atom(make_in_order(tree.op, tuple(part.to_tree() for part in parts), tree.data))
 
 
-def wrap_symbol(tree: Expression) -> Form | None:
-    """Return a symbol as its own form, None for anything else: the default ``leaf``."""
-    return atom(tree) if isinstance(tree, Symbol) else None
-
-
 def flatten_tree(tree: Expression) -> Expression:
     """Flatten an expression, in its written order, for print, so that a paper's equation keeps its
     shape: no nested sums or products, and numbers combined."""
@@ -227,7 +218,9 @@ def _cancel_sum(total: Form, single: Form) -> Form | None:
     ((monomial, coefficient),) = single.terms.items()
     for base, power in monomial:
         if power < 0 and base.op == "add" and len(base.args) == len(total.terms):
-            ratio = total.divide_by(to_form(base, wrap_symbol))
+            ratio = total.divide_by(
+                to_form(base, lambda e: atom(e) if isinstance(e, Symbol) else None)
+            )
             if ratio is not None:
                 rest = _combine_powers(monomial, frozenset({(base, 1)}))
                 return ratio * Form({rest: coefficient})

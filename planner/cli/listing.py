@@ -50,7 +50,8 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
         sizes = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
         return [_MODELS, *(_model(name, sizes.get(name)) for name in source.preset_names("model"))]
     if what == "runs":
-        return [_build_run_row(name) for name in references.list_runs()]
+        loaded = ((name, source.load(name).data) for name in references.list_runs())
+        return [(i, d["name"], ", ".join(row["value"] for row in d["measured"])) for i, d in loaded]
     kind = KINDS[what]
     folder = resources.folder("presets") / source.FOLDERS[kind]
     rows = []
@@ -61,12 +62,6 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
             facts = [f"{data.get(key, '')}{unit}" for key, unit in FACTS.get(kind, {}).items()]
             rows.append((name, str(data.get("name", "")), *facts))
     return rows
-
-
-def _build_run_row(name: str) -> tuple[str, ...]:
-    """Build the row of a published run: its name, its title, and what was measured."""
-    data = source.load(name).data
-    return (name, data["name"], ", ".join(row["value"] for row in data["measured"]))
 
 
 _MODELS = ("name", "model", "parameters", "active", "family", "context")

@@ -61,12 +61,6 @@ def on_the_hub() -> Mapping[str, str]:
     return found
 
 
-def find_hub_model(page: str) -> str | None:
-    """Find the built-in model of a name on the Hub, ignoring case; None where there is none."""
-    found = on_the_hub()
-    return next((name for one, name in found.items() if one.casefold() == page.casefold()), None)
-
-
 @cache
 def list_publishers() -> frozenset[str]:
     """List the publishers of built-in models on the Hub and those who mirror them."""
@@ -100,8 +94,8 @@ def find_preset(kind: str, name: str, known: Sequence[str]) -> str | None:
     if len(name) > 100:
         return None
     if kind == "model" and "/" in name:
-        found = find_hub_model(name)
-        if found in known:
+        same = (key for page, key in on_the_hub().items() if page.casefold() == name.casefold())
+        if (found := next(same, None)) in known:
             return found
     return map_presets(kind, tuple(known)).get(_normalise_name(name))
 

@@ -7,20 +7,21 @@ library that reads a document and prints it again would also change how the rest
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import yaml
 
 from planner.base.display import format_flow
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import aliases, yaml_nodes
+from planner.documents import aliases, schema, source, yaml_nodes
 from planner.documents.references import REFERENCES
 
 #: Text that starts with a number and needs no quotes, such as ``30 days``.
 BARE = re.compile(r"(?!0[box]|[0-9.]+(?:[eE][0-9]*)?\Z)[0-9][0-9A-Za-z .%/]*(?<! )")
 
-
+#: Mappings in mappings, of which the leaves are YAML; a comment stands at a key of its own.
+Tree = dict[str, Any]
 #: As a value: remove the key.
 GONE = object()
 
@@ -249,3 +250,31 @@ def format_entries(entries: Mapping[str, Any], step: int = 2) -> list[str]:
         else:
             found.append(f"{format_flow(key)}: {format_flow(value, bare=BARE)}")
     return found
+
+
+def write_document(head: Iterable[str], tree: Tree, kind: str) -> str:
+    """Write a document as YAML that validates.
+
+    Args:
+        head: comments above it.
+        tree: its keys, in their order.
+        kind: of the document, such as ``cluster``.
+    """
+    text = "".join(f"{line}\n" for line in (*head, *_write_tree(tree)))
+    schema.validate(source.load(yaml_nodes.parse_plain(text, "<written>"), kind=kind), kind)
+    return text
+
+
+def _write_tree(tree: Tree, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a mapping as YAML; a key that starts with # is a comment."""
+    for key, value in tree.items():
+        if key.startswith("#"):
+            yield f"{indent}# {value}"
+        elif isinstance(value, list):
+            yield f"{indent}{key}:"
+            yield from (f"{indent}  - {item}" for item in value)
+        elif isinstance(value, dict):
+            yield f"{indent}{key}:"
+            yield from _write_tree(value, f"{indent}  ")
+        else:
+            yield f"{indent}{key}: {value}"

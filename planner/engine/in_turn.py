@@ -7,7 +7,7 @@ graph, so this is limited to one thread: a command, a search, a server's process
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -37,16 +37,11 @@ def evaluate_case(case: Case, exact: bool = True, like: Evaluation | None = None
         like: whose graph it extends; by default, of the last ones, the nearest that is kept.
     """
     kept = _KEPT.get()
-    before = like or _pick_nearest(case, kept or ())
+    alike = (one for one in kept or () if one.book is case.book and len(one.graph.nodes) < LARGEST)
+    before = like or min(alike, key=lambda one: one.count_changes(case), default=None)
     made = None if before is None else before.rerun(case, exact)
     if made is None or made.sealed:
         made = Evaluation(case, like=before, exact=exact)
     if kept is not None:
         kept[:] = [made, *kept[: MOST - 1]]
     return made
-
-
-def _pick_nearest(case: Case, kept: Iterable[Evaluation]) -> Evaluation | None:
-    """Return the evaluation whose case differs least from another; None if none is alike."""
-    alike = (one for one in kept if one.book is case.book and len(one.graph.nodes) < LARGEST)
-    return min(alike, key=lambda one: one.count_changes(case), default=None)

@@ -11,7 +11,7 @@ keep ``in_flight_on_run``, ``recomputed_on_run`` of them computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ def build(plan: Plan) -> Case:
     adapters = Adapters(*(frozenset(plan.get(name) or ()) for name in names))
     settings = {
         **plan.settings,
-        "towers": _classify_towers(stacks),
+        "towers": "frozen" if any(s.frozen for s in stacks) else "trained" if stacks else "none",
         "gradients": "passing" if leaving else profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
@@ -167,13 +167,6 @@ def _explain_unbound(plan: Plan, key: str, meaning: str) -> str:
         elif names:
             others = f", or cluster.provider: {names}"
     return f"{meaning} is not given ({key}{others})"
-
-
-def _classify_towers(stacks: Sequence[Stack]) -> str:
-    """Return whether there are towers before the decoder: "none", "trained", or "frozen" (any)."""
-    if any(stack.frozen for stack in stacks):
-        return "frozen"
-    return "trained" if stacks else "none"
 
 
 #: Items of a sequence, and their tokens, by the towers that they pass; and what a sequence has of

@@ -51,14 +51,11 @@ class LayoutKey(NamedTuple):
         return 2 * value if up else value // 2 if value % 2 == 0 else None
 
 
-def _read_rows() -> Iterator[LayoutKey]:
-    """Yield the rows of layout.yaml."""
-    for row in resources.load_beside(__file__):
-        found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-        yield LayoutKey(**found)
-
-
-ROWS = tuple(_read_rows())
+_GIVEN: list[dict[str, Any]] = resources.load_beside(__file__)
+ROWS = tuple(
+    LayoutKey(**{**row, **{k: tuple(v) for k, v in row.items() if isinstance(v, list)}})
+    for row in _GIVEN
+)
 ROW = {row.key: row for row in ROWS}
 
 

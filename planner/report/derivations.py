@@ -163,11 +163,13 @@ class Derivations:
     def _build_head(self, quantities: Sequence[Quantity]) -> dict[str, Any]:
         """Return what each derivation has; number each cited work once."""
         quantity = quantities[0]
+        other = quantity.alternative if quantity.result.assumes_utilisation else None
+        note = f" Without the assumption {format_interval(other)} is predicted." if other else ""
         works = map(clean, re.split(r";(?=\s*[A-Z])(?![^()]*\))", quantity.source))
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
-            "why": clean(f"{quantity.why}{_note_prediction(quantity)}", 2000),
+            "why": clean(f"{quantity.why}{note}", 2000),
             "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
             "known": max((each.kind for each in quantities), key=KINDS.index),
             "nothing": all(each.value == 0 for each in quantities),
@@ -249,12 +251,6 @@ def pick_closed_form(quantity: Quantity) -> ClosedForm | None:
     texts = [numbers.text(term.value, "1", "exact") for term in form.terms]
     terms = (term._replace(value=text) for term, text in zip(form.terms, texts, strict=True))
     return form._replace(terms=tuple(terms))
-
-
-def _note_prediction(quantity: Quantity) -> str:
-    """Describe the prediction for a quantity that rests on an assumed utilisation."""
-    other = quantity.alternative if quantity.result.assumes_utilisation else None
-    return f" Without the assumption {format_interval(other)} is predicted." if other else ""
 
 
 def _format_exact(quantity: Quantity) -> tuple[str, str]:

@@ -24,10 +24,11 @@ def _list_path_rows(path: ExpertPath) -> list[list[str]]:
     rows, before = [head], path.steps[0]
     for number, step in enumerate(path.steps):
         change = step.seconds / before.seconds - 1
+        words = format_changes(step.changes, before.plan.get) if number else "your plan"
         rows.append(
             [
                 str(number),
-                clean(_format_step_change(path, number)),
+                clean(words),
                 numbers.text(step.seconds, "s"),
                 numbers.text(change, style="change", digits=2) if number else "",
                 f"{'× ' if step.lacking else ''}{numbers.text(step.needed, 'bytes')}",
@@ -36,13 +37,6 @@ def _list_path_rows(path: ExpertPath) -> list[list[str]]:
         )
         before = step
     return rows
-
-
-def _format_step_change(path: ExpertPath, number: int) -> str:
-    """Describe the change of a step."""
-    if not number:
-        return "your plan"
-    return format_changes(path.steps[number].changes, path.steps[number - 1].plan.get)
 
 
 def _list_settings(step: PathStep) -> list[str]:

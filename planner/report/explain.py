@@ -203,12 +203,7 @@ def _describe_input(result: Result, key: str) -> str:
 def _look_up_key(result: Result, key: str) -> tuple[str, str, list[str]]:
     """Return the unit of an input, its meaning, and the quantities whose formulas have it."""
     notes = [note for note in result.evaluation.book.notation.values() if note.dotted == key]
-    symbols = {note.symbol for note in notes}
-    users = dict.fromkeys(
-        quantity.base
-        for quantity in result.quantities.values()
-        if any(used[0] in symbols for used in quantity.trace.uses)
-    )
+    users = dict.fromkeys(quantity.base for quantity in result.list_users(key))
     unit = (notes[0].unit if notes else result.inputs[key].unit) or "1"
     return unit, clean(notes[0].meaning) if notes else "", list(users)
 

@@ -17,7 +17,8 @@ from planner.documents import schema, source
 from planner.documents.quick import terms
 from planner.questions import loading
 from planner.report.layout import MODEL_LINES
-from planner.results.result import SAID, Quantity, Result, evaluate_plan
+from planner.report.matmul import dump_quantities
+from planner.results.result import Quantity, Result, evaluate_plan
 
 #: Quantities that need no cluster, by the title of their lines.
 Lines = Mapping[str, str]
@@ -145,10 +146,8 @@ def encode_sizes(sizes: Sizes) -> str:
         "sequence_length": sizes.training.plan.get("training.sequence_length"),
     }
     for run, tables in runs.items():
-        quantities = (one for table in tables for one in sizes.list_quantities(table).values())
-        tree[run] = {
-            one.base: {key: plain(getattr(one, key)) for key in SAID} for one in quantities
-        }
+        found = (dump_quantities(sizes.list_quantities(table)) for table in tables)
+        tree[run] = {key: said for each in found for key, said in each.items()}
     if sizes.cache_of_token is not None:
         tree["serving"]["cache_bytes_per_token"] = plain(sizes.cache_of_token)
     return as_json(tree)

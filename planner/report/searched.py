@@ -118,7 +118,8 @@ def describe_best(found: SearchResult) -> Parts:
     parts.append((f"{text} a step" if found.by == STEP else text, "b"))
     if best.interval is not None:
         parts.append((f" ({numbers.between(map(quantity.text, best.interval), text)})", "small"))
-    if (result := _evaluate_alone(best)) is not None:
+    if best.evaluated is not None and best.made is not None:  # exactly, as a plan of its own
+        result = Result(best.made, best.evaluated[0])
         for name in BESIDE if found.by == STEP else ():
             if (one := result.get(name)) is not None:
                 parts += [(", ", ""), *build_interval(one)]
@@ -126,13 +127,6 @@ def describe_best(found: SearchResult) -> Parts:
         if memory is not None and capacity is not None and found.by != MEMORY:
             parts.append((f", {format_part(memory, capacity)}", ""))
     return [*parts, (".", "")]
-
-
-def _evaluate_alone(layout: Layout) -> Result | None:
-    """Return a layout's result as a plan of its own; None if it was not evaluated exactly."""
-    if layout.evaluated is None or layout.made is None:
-        return None
-    return Result(layout.made, layout.evaluated[0])
 
 
 def compare_layouts(found: SearchResult) -> list[Parts]:

@@ -283,6 +283,13 @@ class Result(Shown):
         order = sorted(found, key=lambda name: -found[name])
         return {name: float(f"{float(found[name]):.9g}") for name in order}
 
+    def list_users(self, key: str) -> list[Quantity]:
+        """List the quantities whose formulas have the input with a key."""
+        notes = self.evaluation.book.notation.values()
+        symbols = {note.symbol for note in notes if note.dotted == key}
+        uses = ((q, q.trace.uses) for q in self.quantities.values())
+        return [q for q, used in uses if any(one[0] in symbols for one in used)]
+
     @cached_property
     def used_by(self) -> dict[Key, list[Quantity]]:
         """The quantities that use a quantity directly, by its key."""

@@ -271,7 +271,10 @@ class _Run:
                     if begin > start:
                         start, after = begin, weights.number
         if self.told and start > self.free[stage]:
-            self._record_wait(stage, start - self.free[stage], self.spans[after])
+            on = self.spans[after]  # communication for as long as it took, the rest is idle
+            if on.work in self.of.names:
+                waited = min(start - self.free[stage], on.end - on.start)
+                self.exposed[stage][self.of.names[on.work]] += waited
         ready = []
         for one in pair:  # those beside each other are through together
             start, after = self._run_pass(stage, one, start, after)
@@ -280,11 +283,6 @@ class _Run:
         for one, number in zip(pair, ready, strict=True):
             self._pass_on(stage, one, start, number)
         return True
-
-    def _record_wait(self, stage: int, seconds: float, on: Span) -> None:
-        """Record a wait of a stage: communication for as long as it took, the rest is idle."""
-        if on.work in self.of.names:
-            self.exposed[stage][self.of.names[on.work]] += min(seconds, on.end - on.start)
 
     def _run_pass(self, stage: int, one: Pass, start: float, after: int) -> tuple[float, int]:
         """Run one pass on the device of a stage; return its end, and its span."""

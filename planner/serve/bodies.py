@@ -49,19 +49,14 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         """Raise a ValueError for NaN and Infinity, which are no JSON."""
         raise ValueError(f"{word} is not a number")
 
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return an object; raise a ValueError for a key that stands twice."""
-        if len(found := dict(pairs)) < len(pairs):
-            raise ValueError(f"duplicate key, of {', '.join(found)}")
-        return found
-
     if len(raw) > MAX_BODY:
         raise PlanError(Fault(f"a request has at most {MAX_BODY // 1000} kB"))
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise PlanError(Fault("the body is not UTF-8")) from None
-    data = files.parse_json(text, parse_constant=refuse_number, object_pairs_hook=mapping)
+    how: dict[str, Any] = {"object_pairs_hook": files.refuse_twice}
+    data = files.parse_json(text, parse_constant=refuse_number, **how)
     if not isinstance(data, dict):
         raise PlanError(Fault("the body is not a JSON object", None, '{"key": value, …}'))
     try:

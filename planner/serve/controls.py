@@ -157,13 +157,8 @@ def list_sections() -> list[tuple[str, list[Control]]]:
         if key not in usual:
             found.setdefault(one.section, []).append(one)
     ranked = sorted(found, key=lambda name: (order.get(name.partition(".")[0], 9), name))
-    return [(_name_section(name), found[name]) for name in ranked]
-
-
-def _name_section(section: str) -> str:
-    """Return the title of a group of keys."""
-    words = TITLES.get(section)
-    return words or headline(section.replace("_", " ").replace(".", ", "))
+    said = {name: headline(name.replace("_", " ").replace(".", ", ")) for name in ranked}
+    return [(TITLES.get(name) or said[name], found[name]) for name in ranked]
 
 
 def shown_in(text: Node | None, plan: Plan | None, keys: Sequence[str]) -> dict[str, ShownValue]:

@@ -351,15 +351,11 @@ def answer_why(body: Body) -> dict[str, Any]:
     result = evaluate(plan)
     key = find_input(result, asked)
     if key is not None:
-        one, notes = result.inputs[key], result.evaluation.book.notation.values()
-        symbols = {note.symbol for note in notes if note.dotted == key}
-        users = (
-            q for q in result.quantities.values() if symbols & {use[0] for use in q.trace.uses}
-        )
+        one = result.inputs[key]
         about = clean((schema.describe("plan", key) or {}).get("description", ""), LONGEST)
         html = _render_fragment("why", id=key, title=key, value=format_input(one), about=about,
                                 known=clean(one.origin), line=_find_line(plan, key),
-                                uses=group_links(users))  # fmt: skip
+                                uses=group_links(result.list_users(key)))  # fmt: skip
         return {"html": html, "id": key}
     alike = [one for one in result.quantities.values() if asked in (one.id, one.base)]
     quantity = alike[0] if alike else look_up(result, asked)

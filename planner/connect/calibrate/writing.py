@@ -12,13 +12,12 @@ from planner.base.numbers import plain_text
 from planner.base.version import format_versions
 from planner.connect.calibrate.fit import NORMAL, Rate
 from planner.connect.calibrate.laboratory import Calibration, describe_rate
-from planner.documents import schema, source, yaml_nodes
+from planner.documents import source
+from planner.documents.editing import Tree, write_document
 from planner.documents.yaml_nodes import Node
 
 #: A number with its unit, which needs no quotes.
 _BARE = re.compile(r"[0-9][0-9A-Za-z .%/]*(?<! )")
-#: Mappings in mappings, of which the leaves are YAML; a comment stands at a key of its own.
-Tree = dict[str, Any]
 
 
 def write_cluster(found: Calibration, name: str, date: str) -> str:
@@ -29,11 +28,8 @@ def write_cluster(found: Calibration, name: str, date: str) -> str:
         name: what reports call it, the file's.
         date: of today, YYYY-MM-DD.
     """
-    lines = [*_write_fit_head(found, date), *_write_tree(_build_cluster(found, name, date))]
-    text = "".join(f"{line}\n" for line in lines)
-    data = yaml_nodes.parse_plain(text, "<calibrated>")
-    schema.validate(source.load(data, kind="cluster"), "cluster")
-    return text
+    tree = _build_cluster(found, name, date)
+    return write_document(_write_fit_head(found, date), tree, "cluster")
 
 
 def _write_fit_head(found: Calibration, date: str) -> Iterator[str]:
@@ -110,21 +106,6 @@ def _format_leaf(node: Node) -> Any:
         return [format_flow(item.plain()) for item in node.value]
     written = node.text if node.unit else None
     return written if written and _BARE.fullmatch(written) else format_flow(node.plain())
-
-
-def _write_tree(tree: Tree, indent: str = "") -> Iterator[str]:
-    """Yield the lines of a mapping as YAML; a key that starts with # is a comment."""
-    for key, value in tree.items():
-        if key.startswith("#"):
-            yield f"{indent}# {value}"
-        elif isinstance(value, list):
-            yield f"{indent}{key}:"
-            yield from (f"{indent}  - {item}" for item in value)
-        elif isinstance(value, dict):
-            yield f"{indent}{key}:"
-            yield from _write_tree(value, f"{indent}  ")
-        else:
-            yield f"{indent}{key}: {value}"
 
 
 def _format_digits(rate: Rate, value: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -300,14 +299,4 @@ def _note_further(c: Config, made: HfDocument) -> None:
 
 def parse_config(text: str, place: Place | None = None) -> Any:
     """Parse the JSON text of a configuration; its faults become ours."""
-
-    def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Make a mapping of pairs; refuse a key that occurs twice."""
-        made = dict(found)
-        if len(made) != len(found):
-            counts = Counter(key for key, _ in found)
-            twice = next(key for key, count in counts.items() if count > 1)
-            raise PlanError(Fault(f"duplicate key {twice!r}", place))
-        return made
-
-    return files.parse_json(text, place, object_pairs_hook=distinct, parse_constant=str)
+    return files.parse_json(text, place, object_pairs_hook=files.refuse_twice, parse_constant=str)

@@ -98,8 +98,10 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
         allowed = f"at most {numbers.text(SCRIPT_LENGTH)} characters"
         raise PlanError(Fault("too long for a script", place, allowed))
     try:
-        known = {**_set_by_sbatch(text), **variables}
-        reader = _ShellReader([*_split_tokens(text, place)], known, place)
+        given = read_sbatch(text)
+        sets = ((given.get(one), names) for one, names in LAUNCHERS["slurm"].items())
+        known = {name: value for value, names in sets if value for name in names}
+        reader = _ShellReader([*_split_tokens(text, place)], {**known, **variables}, place)
         reader.follow_list((), None)
     except RecursionError:
         raise PlanError(Fault("no script of a shell: nested too deep", place)) from None
@@ -118,13 +120,6 @@ def read_sbatch(text: str) -> dict[str, str]:
         for line in SBATCH.findall(header[0] if header else "")
         for name, value in SBATCH_OPTION.findall(line)
     }
-
-
-def _set_by_sbatch(text: str) -> dict[str, str]:
-    """Return the variables that sbatch sets by the options of a script."""
-    given = read_sbatch(text)
-    sets = LAUNCHERS["slurm"].items()
-    return {name: given[one] for one, names in sets if given.get(one) for name in names}
 
 
 def _split_tokens(text: str, place: Place) -> Iterator[Token]:
