@@ -256,7 +256,9 @@ def find_efficiency(plan: Draft | Plan) -> dict[str, tuple[str, Fact, Any, str]]
     facts = load_calibration()
     own = _select_held(merge_efficiency(accelerator), plan.get("training.kernels"))
     rows: list[tuple[str, Sequence[str], Fact]]
-    rows = [(key, (f"{key}_{wanted}", key), facts["shared"][key]) for key in SHARED]
+    # Kernels outside partial graphs are launched by libraries; eager ones by Python.
+    ways = {"launch": "eager"} if plan.get("training.cuda_graphs") == "none" else {}
+    rows = [(key, (f"{key}_{ways.get(key, wanted)}", key), facts["shared"][key]) for key in SHARED]
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
     wide = (accelerator.get("peak_16") or {"format": "bf16"})["format"]
     default = facts["defaults"]["matmul"]
