@@ -2,10 +2,10 @@
 
     python -m benchmarks.practice [NAME...]
 
-Each published run (presets/runs) is planned twice: as published, and as a newcomer would type it,
-with model, cluster, batch, sequence length, number format and adapters only, under the software of
-today. Printed are the predicted step of the second over that of the first, and whether the measured
-value is in the interval of the second.
+Each published run (presets/runs) is planned as published, and as a newcomer would type it, with
+model, cluster, batch, sequence length, number format and adapters only, under the software of today
+and under that of the month in which it was published. Printed are the predicted step of today over
+the published plan's, and in which newcomer's interval the measured value is.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ TYPED = ("tokens", "sequence_length", "global_batch", "precision", "lora")
 
 
 #: A run; the newcomer's predicted step over the published plan's; the published plan's prediction
-#: over the measured value, less one; and whether that is in the newcomer's 90 % interval.
-NewcomerRow = tuple[str, float, float, bool]
+#: over the measured value, less one; and whether the measured value is in the newcomer's 90 %
+#: interval, under the software of today and of its month.
+NewcomerRow = tuple[str, float, float, bool, bool]
 
 
-def strip_run(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan that a newcomer would type for a published run."""
-    training = {key: data["training"][key] for key in TYPED if key in data["training"]}
+def strip_run(data: dict[str, Any], **dated: str) -> dict[str, Any]:
+    """Return the plan that a newcomer would type for a published run, of today or of a month."""
+    training = {key: data["training"][key] for key in TYPED if key in data["training"]} | dated
     whole = {key: data[key] for key in ("model", "cluster")}
     return {**whole, "training": training, "parallelism": "auto"}
 
@@ -43,26 +44,26 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
     """Compare some published runs, or all."""
     for name in names or list_runs():
         run, data = evaluate(load(name)), source.read_document(source.locate_file(name, "plan")[0])
-        typed = evaluate(load(strip_run(data.plain())))
         (row,) = run.plan.document.get("measured")
-        quantity = typed[row["quantity"]]
-        measured, interval = units.parse(row["value"], quantity.unit), quantity.interval
-        ratio, off = typed[STEP].number / run[STEP].number, run[row["quantity"]].number / measured
-        inside = interval is not None and interval[0] <= measured <= interval[1]
-        yield name, float(ratio), float(off) - 1, inside
+        quantity, dated = row["quantity"], {"kernels": row["date"]}
+        today, then = (evaluate(load(strip_run(data.plain(), **kept))) for kept in ({}, dated))
+        measured = units.parse(row["value"], today[quantity].unit)
+        ratio, off = today[STEP].number / run[STEP].number, run[quantity].number / measured
+        ends = [typed[quantity].interval or (0, 0) for typed in (today, then)]
+        inside, once = (low <= measured <= high for low, high in ends)
+        yield name, float(ratio), float(off) - 1, inside, once
 
 
 def main() -> None:
     rows = list(compare_runs(sys.argv[1:]))
-    table = [
-        (name, f"{ratio:.3f}", f"{off:+.1%}", "in" * inside) for name, ratio, off, inside in rows
-    ]
-    sys.stdout.write("\n".join(columns([("run", "ratio", "published off", "interval"), *table])))
-    ratios, inside = [ratio for _, ratio, _, _ in rows], sum(row[-1] for row in rows)
+    table = [(r[0], f"{r[1]:.3f}", f"{r[2]:+.1%}", "in" * r[3], "in" * r[4]) for r in rows]
+    heads = ("run", "ratio", "published off", "today", "its month")
+    sys.stdout.write("\n".join(columns([heads, *table])))
+    ratios, inside, once = [r[1] for r in rows], sum(r[3] for r in rows), sum(r[4] for r in rows)
     near = sum(ratio <= 1.05 for ratio in ratios)
     sys.stdout.write(
         f"\n{len(rows)} runs: median {median(ratios):.3f}, most {max(ratios):.3f}, "
-        f"{near} at most 1.05, measured value inside in {inside}\n"
+        f"{near} at most 1.05, measured value inside in {inside}, of its month in {once}\n"
     )
 
 
