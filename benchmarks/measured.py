@@ -166,7 +166,7 @@ class Plans:
     """Evaluations by document, the last ones kept: the values of one run share theirs, and the
     nearest shares its graph with the next."""
 
-    def __init__(self, kept: int = 32) -> None:
+    def __init__(self, kept: int = 12) -> None:
         self.found: dict[str, Evaluation | str] = {}
         self.kept = kept
 

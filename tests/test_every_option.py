@@ -131,7 +131,7 @@ FORMATS = "training.bytes."
 ASKED: dict[str, dict[str, Any]] = {**LAYOUTS, **read_data("every_option")["asked"]}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("layout", ASKED)
 def test_slower_hardware_and_wider_formats_make_no_time_shorter_and_no_memory_smaller(
     layout: str,

@@ -75,14 +75,14 @@ def assert_neutral(plan: Document, names: Iterable[str]) -> None:
             raise AssertionError(f"together: {several} moves {numbers(changed(plan, several))}")
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("model", ["gpt2-small", "mixtral-8x7b"])
 def test_what_divides_nothing_changes_nothing(model: str, recipe: str) -> None:
     assert_neutral(changed(document(model), RECIPES[recipe]), ALONE)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("model", leave_to_night(preset_names("model"), KINDS_OF_MODEL))
 def test_no_shipped_model_is_divided_among_one(model: str) -> None:
     plan = document(model)

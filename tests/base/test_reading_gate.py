@@ -444,7 +444,7 @@ def sweeping(study: Path, table: Path, *more: str) -> list[str]:
     return ["sweep", str(study), "--workers", "1", "-o", str(table), *more]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", ["out.csv.pieces", "study.json", "000000.csv", "000000.json"])
 @pytest.mark.parametrize("way", ["link", "hard link", "link to nothing", "pipe"])
 def test_a_planted_name_is_not_written_through(

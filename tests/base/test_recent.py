@@ -49,7 +49,7 @@ def test_plans_share_the_entries_of_a_model_and_no_others(path: str) -> None:
     assert deeper["part"] != first["part"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("path", PLANS)
 @pytest.mark.parametrize(("key", "values"), NARROWER)
 def test_a_narrowed_space_is_the_one_with_that_option(

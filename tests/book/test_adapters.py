@@ -140,7 +140,7 @@ def adaptable(model: str) -> bool:
 MODELS = [*SHIPPED[::9], "llama3.1-8b", "gemma-2b", "mixtral-8x7b", "gpt2-small"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("precision", ["bf16", "bf16-pure"])
 @pytest.mark.parametrize("zero", [0, 3])
 @pytest.mark.parametrize("model", MODELS)

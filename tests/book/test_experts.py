@@ -161,7 +161,7 @@ MODELS: dict[str, Changes] = {
 DISPATCHERS = ("all-to-all", "all-gather", "deepep", "hybridep")
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("model", "dispatcher"),
     [(m, DISPATCHERS[(n + k) % 4]) for n, m in enumerate(MODELS) for k in (0, 2)],

@@ -111,7 +111,7 @@ def test_checkpoints_in_the_background_cost_less_and_lose_what_is_not_written() 
     assert beside("time.run_days") == pytest.approx(beside("time.training_days") * slower)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("blocking", [0, 0.25, 1])
 @pytest.mark.parametrize("storage", ["1 GB/s", "0.3 GB/s"])
 def test_slow_checkpoints_are_as_a_run_with_drawn_interruptions(

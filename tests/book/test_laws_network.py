@@ -318,7 +318,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 PLACED = [(name, list(LAYOUTS)[n % len(LAYOUTS)]) for n, name in enumerate(MODELS[::3])]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("name", "layout"), leave_to_night(PLACED, PLACED[::4]))
 def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layout: str) -> None:
     """Ranks of a component, devices that share it, stages and replicas make all devices; what a

@@ -135,7 +135,7 @@ def test_longer_sequences_of_experts_never_take_less_time() -> None:
     assert times == sorted(times)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("accelerator", ["h100-sxm-80gb", "tpu-v5e"])
 @pytest.mark.parametrize("key", ["mlp__intermediate", "vocab", "hidden"])
 def test_a_wider_product_never_takes_less_time(accelerator: str, key: str) -> None:

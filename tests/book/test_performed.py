@@ -93,7 +93,7 @@ def test_no_utilisation_is_above_one(model: str) -> None:
             e.value("time.mfu")
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("model", ["deepseek-v3.2", "mistral-7b", "llama3-8b", "t5-small"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_a_convention_of_counting_moves_no_more_than_counts(model: str, recompute: str) -> None:
@@ -154,7 +154,7 @@ KINDS: dict[str, dict[str, Any]] = {
 LENGTH = 8192
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("attention", ["flash", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_keys_never_take_less_time_and_all_are_dense_with_an_index(

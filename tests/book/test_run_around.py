@@ -109,7 +109,7 @@ def test_a_node_of_h100s_draws_what_was_measured() -> None:
     assert kilowatts == pytest.approx(8.4, rel=0.05)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("missing", "quantity"),
     read_data("book")["absent_facts"],

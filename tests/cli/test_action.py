@@ -441,7 +441,7 @@ def test_a_changed_a_new_a_renamed_and_a_removed_plan_are_told(loop: Loop) -> No
 
 
 @needs_bash
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("document", ["accelerator", "extended"])  # two files away, and one
 def test_a_plan_follows_the_documents_that_it_names(loop: Loop, document: str) -> None:
     """The plan itself is not touched; what it names, or that names in turn, is."""
@@ -679,7 +679,7 @@ backend-path = ["."]
 
 
 @needs_bash
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("is_absolute", [False, True])
 def test_python_imports_nothing_from_the_checkout(
     runner: Runner, tmp_path: Path, is_absolute: bool

@@ -29,7 +29,7 @@ def trainplan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_what_its_file_means(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_name = planner.load(name).evaluate().to_json()

@@ -177,7 +177,7 @@ def as_model(path: Path, memory: Any) -> None:
     assert digits({**AROUND, "model": str(path)}) == digits({**AROUND, "model": memory})
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", sampled(SAVED))
 def test_an_imported_configuration(name: str, tmp_path: Path) -> None:
     """By the command, and dropped on the page."""
@@ -207,7 +207,7 @@ def as_plan(path: Path, memory: Any) -> None:
     assert digits(str(path)) == digits(memory)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("title", sampled(DOCUMENTS))
 def test_an_export_that_is_imported_again(title: str, tmp_path: Path) -> None:
     plan = loading.load(DOCUMENTS[title])
@@ -250,7 +250,7 @@ LINES = [
 ]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("line", LINES)
 def test_a_plan_that_quick_wrote_and_printed(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -267,7 +267,7 @@ def test_a_plan_that_quick_wrote_and_printed(
 QUESTIONS = read_data("cli")["questions"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
 def test_an_answer_that_solve_wrote(words: list[str], tmp_path: Path) -> None:
     """In a copy of the plan, and taken on the page."""
@@ -286,7 +286,7 @@ def test_an_answer_that_solve_wrote(words: list[str], tmp_path: Path) -> None:
     as_plan(taken, str(file))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("rank", ["1", "2", "simplest"])
 def test_a_layout_that_search_applied(rank: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
@@ -359,7 +359,7 @@ def test_numbers_without_a_decimal_are_printed_resolved(tmp_path: Path) -> None:
     as_plan(file, plan)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", ["md", "html", "json"])
 def test_a_report_that_check_names(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -386,7 +386,7 @@ def test_a_report_that_check_names(
 CHARTS = read_data("cli")["charts"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("key", "values"), CHARTS)
 def test_a_study_that_the_page_saved(key: str, values: str, tmp_path: Path) -> None:
     """And each of its points, taken into the plan."""

@@ -66,7 +66,7 @@ def told(capsys: pytest.CaptureFixture[str], reason: str) -> None:
     assert re.search(rf"out\.\w+[^:]*: (cannot be written: )?{reason}", said[0]), said
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_full_disk_leaves_the_old_files(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -90,7 +90,7 @@ def fill(path: Path) -> None:
             file.write(bytes(4096))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -106,7 +106,7 @@ def test_a_read_only_folder_is_a_fault(command: str, capsys: pytest.CaptureFixtu
         assert not list(folder.glob(".out.*"))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("command", leave_to_night(WRITERS, DAILY))
 def test_a_missing_folder_is_a_fault(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -169,7 +169,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("row", FORMS)
 def test_more_layers_more_patches_and_more_context_never_take_less(

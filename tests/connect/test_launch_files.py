@@ -47,7 +47,7 @@ APART = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipelin
 DOCUMENTS = launch_files.read_documents()
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("title", DOCUMENTS)
 def test_an_export_is_read_back_as_its_plan(title: str) -> None:
     plan = loading.load(DOCUMENTS[title])

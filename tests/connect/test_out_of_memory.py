@@ -34,7 +34,7 @@ def test_errors_as_people_paste_them(row: dict[str, Any], tmp_path: Path) -> Non
     assert sizes == pytest.approx(row["sizes"], abs=1e-3)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("form", ["text", "pickle", "json", "page"])
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_the_largest_tensor_of_a_plan_is_known_again(path: Path, form: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def value(found: Any, quantity: str) -> Any:
     return found[quantity].value
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 def test_a_wrapper_is_counted_whole_as_the_library_counts_it(row: dict[str, Any]) -> None:
     document = hf.convert_config(row["config"]).document
@@ -51,7 +51,7 @@ def test_a_wrapper_is_counted_whole_as_the_library_counts_it(row: dict[str, Any]
     assert value(result(document), "parameters.total") == row["params_total"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in RUN])
 def test_an_image_or_a_clip_takes_the_flops_that_the_counter_counts(row: dict[str, Any]) -> None:
     document = hf.convert_config(row["config"]).document
@@ -98,7 +98,7 @@ def joined(way: dict[str, Any], **training: Any) -> dict[str, Any]:
     return {**way, "training": {**way.get("training", {}), **training}}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_tower_no_frozen_tower_a_trained_one_more_images_each_take_no_less(
     way: dict[str, Any],

@@ -108,7 +108,7 @@ def test_lists_blocks_and_the_last_entry() -> None:
         change_values(text, "x.yaml", {"p.stages.x": 1})
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 @given(
     st.dictionaries(

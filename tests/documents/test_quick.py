@@ -113,7 +113,7 @@ def test_a_shape_with_other_layers_has_about_the_size_that_is_said(size: str) ->
     assert result["parameters.total"].value == pytest.approx(wanted, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("words", ["{} GB RAM", "{}GB host memory", "{} gb of ddr5", "{}G RAM"])
 def test_memory_of_the_host_chooses_no_device(words: str) -> None:
     for name, amount in zip(source.preset_names("accelerator"), cycle((16, 40, 256, 600))):
@@ -123,7 +123,7 @@ def test_memory_of_the_host_chooses_no_device(words: str) -> None:
         assert lookup(also.plain(), "cluster") == lookup(plain.plain(), "cluster") | host
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("amount", [8, 16, 24, 32, 48, 64])
 def test_what_stands_for_a_device_has_its_memory(amount: int) -> None:
     for name in terms.load_phrases()["absent"]:
@@ -176,12 +176,13 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
         assert words.split()[0] in quick.list_assumptions(document, lambda key: None, {})
 
 
-@pytest.mark.slow
-def test_a_phrase_is_tried_wherever_it_matches() -> None:
+@pytest.mark.slow(every=5)
+@pytest.mark.parametrize("start", range(5))
+def test_a_phrase_is_tried_wherever_it_matches(start: int) -> None:
     """What a line needs for a phrase to be compiled, it has wherever the phrase matches."""
     table = terms.load_phrases()
     says = [str(row["say"]) for row in table["phrases"]] + [*map(str, table["refused"])]
-    for row in LINES:
+    for row in LINES[start::5]:
         line = row["line"]
         tried = {id(pattern) for pattern, *_ in splits._list_patterns(line)}
         marked = {kind: splits._mark_names(line, kind) for kind in splits._map_names()}
@@ -203,7 +204,7 @@ def test_a_line_that_reads_as_two_plans_is_asked_about() -> None:
     }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "row", [row for row in LINES if "plan" in row][::5], ids=lambda row: row["line"]
 )

@@ -122,7 +122,7 @@ def test_a_schema_refers_to_files_beside_it(kind: str) -> None:
             target = target[step.replace("~1", "/")]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", sorted(schema_files.KINDS))
 def test_jsonschema_accepts_what_we_accept(kind: str, tmp_path: Path) -> None:
     """By the files as they lie, in any folder, and by one file that holds them all. What a schema

@@ -108,7 +108,7 @@ def test_what_is_written_with_closed_streams_is_whole(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["plan"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("serve", "check")])
 @pytest.mark.parametrize(
     "streams", leave_to_night(["<&-", ">&-", "2>&-", "<&- >&- 2>&-"], ["<&- >&- 2>&-"])
@@ -260,7 +260,7 @@ AT_ONCE = ("deepseek-v4-flash", "gemma3n-e4b", "llama4-scout", "modernbert-base"
            "gpt2small_hgx-h100")  # fmt: skip
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", leave_to_night(shipped(), AT_ONCE))
 def test_a_resolved_plan_loads_to_the_same_digits(name: str, tmp_path: Path) -> None:
     from planner.report.resolved import format_resolved

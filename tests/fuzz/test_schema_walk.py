@@ -18,14 +18,14 @@ def some(kind: str, many: int) -> list[tuple[str, ...]]:
     return Random(kind).sample(every, min(many, len(every)))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", BASES)
 def test_nothing_stands_for_the_default_or_is_a_fault(kind: str, tmp_path: Path) -> None:
     for path in {*defaulted(kind), *some(kind, 12)}:
         tried(kind, path, "null", tmp_path)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", BASES)
 def test_a_value_of_another_type_is_a_fault_with_its_place(kind: str, tmp_path: Path) -> None:
     for number, path in enumerate(some(kind, 2 * len(WRONG))):
@@ -41,7 +41,7 @@ def test_nothing_for_a_quantity_is_its_default(tmp_path: Path) -> None:
         assert default.evaluate()["time.step_seconds"].value == result["time.step_seconds"].value
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", BASES)
 def test_far_too_much_of_a_key_takes_no_time(kind: str, tmp_path: Path) -> None:
     every = [*large(kind)]

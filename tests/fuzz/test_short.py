@@ -27,7 +27,7 @@ def tried(raw: bytes, random: Random, kind: str, folder: Path) -> None:
     assert known, f"{outcome.problem}\n{outcome.detail}\n{line}\n{raw[:2000]!r}"
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
     kind: str, tmp_path_factory: pytest.TempPathFactory
@@ -111,7 +111,7 @@ def test_tricks_with_files_lead_nowhere() -> None:
 LLAMA = "presets/llama70b_h100x1024.yaml"
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

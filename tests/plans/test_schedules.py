@@ -27,7 +27,7 @@ def document(schedule: Any, virtual: int = 1, stages: int = 4) -> dict[str, Any]
     }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("name", "virtual"), [("1f1b", 1), ("gpipe", 1), ("interleaved", 2), ("interleaved", 8)]
 )

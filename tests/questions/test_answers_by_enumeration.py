@@ -147,7 +147,7 @@ ENDLESS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("name", "key", "candidates", "quantity"), KEYS)
 @pytest.mark.parametrize("relation", ["<=", ">="])
 def test_the_answer_is_the_last_value_that_holds_and_the_next_one_does_not(
@@ -224,7 +224,7 @@ GOALS: tuple[tuple[str, str, Sequence[int], str, str, int | None], ...] = (
 )
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("name", "key", "candidates", "quantity", "other", "place"), GOALS)
 @pytest.mark.parametrize("sense", [1, -1])
 def test_the_best_value_is_the_best_of_all_that_keep_the_limits(
@@ -353,7 +353,7 @@ FREE: tuple[tuple[str, str, str, Sequence[int], str, int], ...] = (
 ANYHOW: dict[str, Any] = {"with_layout": "auto", "margin": "0", "unbounded": True}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("question", "name", "key", "values", "quantity", "at"), FREE)
 def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
     question: str, name: str, key: str, values: Sequence[int], quantity: str, at: int

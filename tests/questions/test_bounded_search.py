@@ -36,7 +36,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
     return loading.load(path, changes)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("by", [STEP, MEMORY])
 def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
     first = compute_values(engine.search(plan, 1, by, margin="0").best[0].of(plan), (MEMORY, STEP))
@@ -98,7 +98,7 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
         assert -found[0] == pytest.approx(float(max(shares)), rel=1e-9)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
     found = BoundedSearch(plan).run_question(BoundedSearch.find_max_slack)

@@ -38,7 +38,7 @@ def test_every_bound_is_a_row_with_words_and_a_source() -> None:
     assert len({row["key"] for row in bounds.BOUNDS}) == len(bounds.BOUNDS)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: "-".join(map(str, asked.values())))
 def test_a_bounded_answer_is_valid_and_never_beyond_the_unbounded(asked: dict[str, Any]) -> None:
     plan = small()
@@ -98,7 +98,7 @@ def test_free_layouts_stay_within_the_fast_link() -> None:
     assert "8 devices that the fast link joins" in answers.text(found)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("name", "until", "key", "beyond"),
     [

@@ -36,7 +36,7 @@ def changed(text: str, key: str, word: str) -> tuple[str, list[dict[str, Any]]]:
     return said["text"], said["followed"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", leave_to_night(MODELS, KINDS_OF_MODEL))
 def test_every_model_can_be_picked_and_then_another_control_moved(name: str) -> None:
     text, _ = changed(page.read_preset(page.FIRST), "model", name)

@@ -36,7 +36,7 @@ def left_unsaid(plan: Any, framework: str) -> set[str]:
     return {one.key for one in unsaid if one.key in KEYS and not isinstance(one.why, Elsewhere)}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "framework", leave_to_night(FORMATS, ["megatron", "torchtitan", "accelerate"])
 )

@@ -58,7 +58,7 @@ def test_which_modes_stand_for_others(changes: dict[str, Any], expected: dict[st
     }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("changes", "expected"), CASES)
 def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_more(
     changes: dict[str, Any], expected: dict[str, str]

@@ -111,7 +111,7 @@ def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
     assert "parallelism.replicate 1" in searched.format_search(found)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -73,7 +73,7 @@ def test_a_degree_that_nobody_ran_is_taken_only_where_no_other_fits(
     assert ("nobody is known to have run" in told) == any(stacks.iter_untried(plan.get))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_published_run_is_predicted(name: str) -> None:
     result = evaluate(load(name))

@@ -13,7 +13,7 @@ DATA = read_data("published_layouts")
 FEW = 0.03
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("layout", DATA["layouts"], ids=lambda layout: layout["name"])
 def test_rank(layout: dict[str, Any]) -> None:
     found = row(layout, DATA["kinds"][layout["kind"]])

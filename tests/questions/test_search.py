@@ -347,7 +347,7 @@ def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     } == {1}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("model", "accelerator", "node", "fixed"),
     [
@@ -374,7 +374,7 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
             assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "held",
     [

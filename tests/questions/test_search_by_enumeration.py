@@ -445,7 +445,7 @@ def test_with_as_much_to_spare_as_is_asked(name: str) -> None:
     )
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @every_plan
 def test_a_key_that_is_held_leaves_the_layouts_that_have_its_value(name: str) -> None:
     found_out = counted_out(name)
@@ -558,7 +558,7 @@ ASKED = list(map(tuple, read_data("questions")["searches"]))
 SOON = {("dense", "micro"), ("dense", "replicate"), ("chunks", "virtual")}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("name", "short", "values", "more"),
     leave_to_night(ASKED, [one for one in ASKED if one[2] or one[:2] in SOON]),
@@ -617,7 +617,7 @@ def test_what_follows_from_a_layout_is_what_its_plan_says() -> None:
                 assert made.get(key) == value, (name, key)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed"])
 def test_what_a_framework_starts_are_the_layouts_that_its_export_says_whole(framework: str) -> None:
     """Of two modes that are the same step one stands for the other only where both are started."""

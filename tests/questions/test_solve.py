@@ -97,7 +97,7 @@ def shapes(family: families.Family, below: int, above: int) -> Iterator[tuple[in
                 yield place, depth
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("path", "model", "margin"),
     [(LAST, "llama2-7b", "p95"), (LAST, "llama3-8b", "0"), (GPT2, "", "p95")],
@@ -176,7 +176,7 @@ def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> 
     assert all(len(found) == 1 for found in sizes.values())
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("model", ["llama2-7b", "llama3-8b", "qwen2.5-32b"])
 def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
     """With any layout 8 x 80e9 bytes hold nearly the 40e9 parameters that 16 bytes each allow."""

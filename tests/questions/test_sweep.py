@@ -307,7 +307,7 @@ def study_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(planner.load_study(document))
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "document",
     [

@@ -109,7 +109,7 @@ def outline(page: str) -> Outline:
     return found
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("kind", "words"), pairs("html", "study html", "compared html"))
 def test_a_name_adds_no_element_attribute_or_target(words: str, kind: str) -> None:
     words = words.format(site=SITE)
@@ -225,7 +225,7 @@ def _parsed(text: str, form: str) -> object:
     return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
     """Nor does the shell that reads it run a word of it."""

@@ -69,7 +69,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_column_of_a_study_or_a_search_is_cut_off(

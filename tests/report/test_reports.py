@@ -139,7 +139,7 @@ class Page(HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 def test_html_is_one_safe_file(result: Result) -> None:
     text = to_html(result)
     page = Page(text)
@@ -161,7 +161,7 @@ def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
     assert len(to_html(evaluate(f"presets/{plan.name}")).encode()) < 325_000
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
     from urllib.parse import unquote
 
@@ -299,7 +299,7 @@ def dependents(result: Result, key: str) -> set[str]:
     return {q.id for q in result.quantities.values() if q.key in found}
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("predicted", [False, True], ids=["assumed", "predicted"])
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -428,7 +428,7 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
     one_screen(text)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
     result = evaluate(plan, {"time.mfu": "null"})
@@ -489,7 +489,7 @@ def test_what_is_predicted_is_the_answer_unless_the_plan_asks_for_its_assumption
     assert re.search(r"\*\*[\d.]+\*\* .*\| [\d.]+–[\d.]+ \| assumed: [\d.]+", row)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("mfu", "outside"), [(0.95, True), (0.05, True), (None, False)])
 def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     mfu: float | None, outside: bool

@@ -132,7 +132,7 @@ def written(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", PLANS)
 def test_reports_are_given_plain_data(given: Given, tmp_path: Path, name: str) -> None:
     outputs = ("-o", str(tmp_path / "a.md"), "-o", str(tmp_path / "a.html"))
@@ -315,7 +315,7 @@ BOMBS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("text", BOMBS)
 def test_a_template_ends_whatever_it_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
@@ -343,7 +343,7 @@ def test_a_template_of_ones_own_makes_its_text(tmp_path: Path) -> None:
     assert f"\n{round(days, 1)}; {small_view().answer.memory.total}; **a** 12 \ud7ff\n" in made
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("words", [
     ("check", "--format", "github", "--root", "."), ("check", "."), ("report", "plan.yaml"),
     ("validate", "trainplan.yaml"), ("report", "plan.yaml", "--format", "md", "--root", "."),

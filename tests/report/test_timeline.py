@@ -237,7 +237,7 @@ def test_figures_are_light(stages: int, batches: int) -> None:
     assert len(repr((made.figures, made.legend, made.said))) < 30_000
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 def test_it_is_read_aloud(result: Result) -> None:
     text = as_text(result, "html")
     ids = set(re.findall(r'id="?([\w-]+)', text))

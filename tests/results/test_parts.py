@@ -50,7 +50,7 @@ def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
     return break_down(Evaluation(case.build(plan)), quantity)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     plan = loading.load(*PLANS[name])
@@ -68,7 +68,7 @@ def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     assert {"matrix products", "recomputation", "data-parallel exchange"} <= seen
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
     alone = {

@@ -143,7 +143,7 @@ ASSUMPTIONS = {
 }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("key", ASSUMPTIONS)
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_nothing_that_moves_with_an_assumption_is_called_exact(path: Path, key: str) -> None:

@@ -387,7 +387,7 @@ def number(cell: str) -> int:
     return 0 if text == "=" else int(text)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("overrides", CASES.values(), ids=CASES)
 def test_a_difference_is_short_and_adds_up(
     sides: Callable[..., diff.Diff], overrides: tuple[str, ...]

@@ -102,7 +102,7 @@ def test_words_in_markdown_stay_on_their_line(end: str, block: str) -> None:
     assert sum("documents that changed" in line and line.endswith(".yaml.") for line in lines) == 1
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "text",
     ["<pre\n", "<p\n", "trainplan x; ", "python plan.py\n", "<", "](", "a 1 ", "\n", "#\n", "1,"],

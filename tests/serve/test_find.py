@@ -241,7 +241,7 @@ def test_a_chart_marks_what_does_not_fit_and_says_what_is_no_plan() -> None:
     assert "divide" in found["html"]
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "key", ["model", "cluster.accelerator", "training.recompute", "parallelism.sequence"]
 )
@@ -254,7 +254,7 @@ def test_a_control_without_numbers_has_what_is_allowed(key: str) -> None:
 # behind a number -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "quantity", ["time.mfu", "memory.activations", "parameters.total", "cost.total"]
 )

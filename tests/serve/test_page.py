@@ -73,7 +73,7 @@ def held_and_healed(said: dict[str, Any], key: str, word: str) -> None:
     assert all(one["undo"][key] == word for one in said["followed"])
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("seed", leave_to_night(range(40), range(12)))
 def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
     chance = random.Random(seed)
@@ -105,7 +105,7 @@ def test_any_sequence_of_controls_is_what_set_says(seed: int) -> None:
             assert seen(said) == first_screen(wanted)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", PLANS)
 def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
     text = page.read_preset(name)
@@ -120,7 +120,7 @@ def test_what_would_not_fit_is_what_the_planner_says_of_it(name: str) -> None:
                 assert "faults" in said or said["followed"], (key, word)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "change",
     [{}, {"training.micro_batch": "4"}, {"training.recompute": "none"}, {"cluster.devices": "256"}],

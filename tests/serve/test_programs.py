@@ -31,7 +31,7 @@ def printed(*words: str) -> Any:
     return json.loads(out.getvalue())
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     ("tool", "body", "words"),
     [
