@@ -185,7 +185,7 @@ def test_a_phrase_is_tried_wherever_it_matches(start: int) -> None:
     for row in LINES[start::5]:
         line = row["line"]
         tried = {id(pattern) for pattern, *_ in splits._list_patterns(line)}
-        marked = {kind: splits._mark_names(line, kind) for kind in splits._map_names()}
+        marked = {kind: splits._mark_names(line, kind) for kind in splits.map_names()}
         for say in says:
             pattern, slots = splits._compile_phrase(say)
             text = next((marked[kind] for kind in slots if kind in marked), line)
