@@ -35,6 +35,9 @@ CROWDED = 2
 #: The folders that are held to it; what is not among them was not measured yet.
 TIMED = ("base", "book", "cli", "typeset")
 
+#: Files of few slow tests that take half a minute all the same.
+LONG = ("test_site", "test_time_accuracy", "test_docs", "test_find", "test_memory_accuracy")
+
 #: Shipped models of each kind that formulas and formats tell apart; the others are tried at night.
 KINDS_OF_MODEL = (
     "bert-base", "deepseek-v3", "deepseek-v4-flash", "falcon-7b", "flux.1-dev", "gemma3n-e4b",
@@ -56,16 +59,19 @@ gc.set_threshold(600_000)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the night what a slow test says; files with most slow tests come first, so that
-    none of several processes is left with one."""
+    """Leave to the night what a slow test says; ``LONG`` files come first, then those with most
+    slow tests, so that none of several processes is left with one."""
     numbers: Counter[str] = Counter()
     for item in items:
         mark, name = item.get_closest_marker("slow"), item.nodeid.partition("[")[0]
         if mark and numbers[name] % mark.kwargs.get("every", 1):
             item.add_marker("nightly")
         numbers[name] += 1
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    slow = Counter(
+        item.path for item in items
+        if item.get_closest_marker("slow") and not item.get_closest_marker("nightly")
+    )  # fmt: skip
+    items.sort(key=lambda item: (item.path.stem not in LONG, -slow[item.path]))
 
 
 @pytest.hookimpl(tryfirst=True)
