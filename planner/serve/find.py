@@ -167,14 +167,15 @@ def answer_solve(body: Body) -> dict[str, Any]:
 
     Keys of the body: ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
     """
-    from planner.questions.fit_table import MOST_DEVICES, evaluate_fit_table
     from planner.questions.solve import questions
     from planner.questions.solve.solve import Answer
-    from planner.report.fit_table import render_fit_page
     from planner.report.view import build_answer
 
     plan, question = _load_field(body), _read_field(body, "question") or None
-    if question == "fit-table":
+    if question == "fit-table":  # a study, which needs NumPy: other questions do not
+        from planner.questions.fit_table import MOST_DEVICES, evaluate_fit_table
+        from planner.report.fit_table import render_fit_page
+
         device = str(plan.document.find_node(("cluster", "accelerator")).reference)
         keys = ("cluster.provider", "cluster.purchase", "cluster.term")
         paid = [f"{key}={plan.get(key)}" for key in keys if plan.get(key)]
