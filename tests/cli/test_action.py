@@ -468,7 +468,7 @@ def test_a_plan_follows_the_documents_that_it_names(loop: Loop, document: str) -
 
 
 @needs_bash
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_what_a_plan_asks_and_requires_is_told(loop: Loop) -> None:
     """An answer moves, and what is required no longer holds, which is no green run."""
     asked = "questions: [largest-batch]\nrequire: [memory.headroom >= 60 GiB]\n"
@@ -540,7 +540,7 @@ def test_a_report_that_is_stale_stands_at_its_line(loop: Loop) -> None:
 
 
 @needs_bash
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_a_preset_that_another_version_has_otherwise_is_the_programs_doing(loop: Loop) -> None:
     """Both sides are read by one program: nothing changed but the reports, which say who."""
     loop.plan("plans/small.yaml")
@@ -588,7 +588,7 @@ def test_where_no_plan_is_found_nothing_is_green(loop: Loop, inputs: dict[str, s
 
 
 @needs_bash
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_what_others_did_to_the_base_meanwhile_is_not_the_pull_requests(loop: Loop) -> None:
     loop.plan("plans/mine.yaml")
     loop.plan("plans/theirs.yaml")
