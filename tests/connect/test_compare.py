@@ -271,7 +271,7 @@ def test_a_table_alone_is_written_where_its_format_is_named(
     assert done.returncode == 2 and "no report has the ending" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("form", ["CSV", "JSON lines", "JSON"])
 def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:

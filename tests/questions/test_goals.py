@@ -107,8 +107,8 @@ def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
         assert find_best(variant(answer.holds.plan, changes), FITS) is not None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", leave_to_night([464, 512], [464]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", [464, 512])
 def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do(batch: int) -> None:
     """Steps of neighbouring batches are far apart: the answer is the largest batch all the same."""
     one = {"training.micro_batch": 1, "training.tokens": 10**9, "training.global_batch": 512,

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def value(text: str, quantity: str) -> Any:
     return evaluate_plan(page.load_from_text(text))[quantity].value
 
 
+@cache
+def searched(text: str) -> dict[str, Any]:
+    """The layouts that a page finds of a plan, once for all tests."""
+    return find.answer_search({"text": text})
+
+
 def message(found: dict[str, Any], field: str) -> str:
     """The only fault, which is told beside a field, on a line."""
     (fault,) = found["faults"]
@@ -70,7 +77,7 @@ def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
     best = said(run_cli, "search", file)["best"]
-    found = find.answer_search({"text": text})
+    found = searched(text)
     for rank, layout in enumerate(best):
         assert layout["set"].items() <= found["takes"][rank]["set"].items()
     for rank in (0, len(best) - 1):
@@ -398,7 +405,7 @@ def lines(server: Server, name: str, body: dict[str, Any]) -> list[Any]:
 def test_a_search_tells_how_far_it_is_and_what_it_found(server: Server) -> None:
     *before, last = lines(server, "search", {"text": PLANS["experts"]})
     assert any(re.fullmatch(r"[\d,]+ of [\d,]+ layouts", line["progress"]) for line in before)
-    exact = find.answer_search({"text": PLANS["experts"]})
+    exact = searched(PLANS["experts"])
     assert last["done"]["takes"] == json.loads(json.dumps(exact["takes"]))
 
 
