@@ -17,9 +17,6 @@ from planner.base.errors import Fault, PlanError, show_files_alone
 from planner.base.numbers import exact_text
 from planner.book.formulas.time_collective import OPERATIONS
 from planner.connect.measure import expected
-from planner.documents import schema, source
-from planner.plans.document import Plan
-from planner.plans.plan import build_plan
 from planner.report.layout import COLLECTIVE_LINES
 from planner.report.matmul import dump_quantities, list_answers
 from planner.results.result import Quantity, Result
@@ -101,7 +98,9 @@ def evaluate_collective(
     if operation not in OPERATIONS:
         raise PlanError(Fault.from_pool(f"no collective {operation}", operation, OPERATIONS))
     bytes_ = units.parse_option("--bytes", size, "bytes", "at least 1 byte, such as 1GiB", least=1)
-    whole = _make_group_plan(cluster, {}, changes)
+    keys = {"cluster": {"extends": cluster} if isinstance(cluster, str) else cluster}
+    with show_files_alone():
+        whole = expected.load_layer(keys, changes)  # data-parallel over all devices
     node, all_ = (int(whole.get(f"cluster.{key}")) for key in ("link_domain", "devices"))
     group = all_ if devices is None else devices
     if not 1 <= group <= all_ or (group > node and group % node):
@@ -109,25 +108,15 @@ def evaluate_collective(
             f", or a multiple of {node} up to {all_}" if all_ > node else ""
         )
         raise PlanError(Fault(f"--devices {group}", None, allowed))
-    plan = (
-        whole if group == all_ else _make_group_plan(cluster, {"cluster.devices": group}, changes)
-    )
+    few = {**keys, "cluster.devices": group}
+    with show_files_alone():
+        plan = whole if group == all_ else expected.load_layer(few, changes)
     result, point = expected.evaluate_group_collective(plan, operation, bytes_)
     answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
     if answers["time"].absent is not None:
         raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))
     answers = {name: found for name, found in answers.items() if found.absent is None}
     return CollectiveAnswer(operation, bytes_, result, answers)
-
-
-def _make_group_plan(
-    cluster: str | Mapping[str, Any], keys: Mapping[str, Any], changes: Sequence[str]
-) -> Plan:
-    """Make a plan of one layer on a cluster, data-parallel over all its devices."""
-    whole = {"extends": cluster} if isinstance(cluster, str) else cluster
-    document = source.change_keys(expected.LAYER, {"cluster": whole, **keys})
-    with show_files_alone():
-        return build_plan(schema.validate(source.load(document, changes), "plan"))
 
 
 def format_collective(found: CollectiveAnswer) -> str:

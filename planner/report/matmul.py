@@ -216,20 +216,16 @@ def format_answer(name: str, value: str, symbol: str, steps: Sequence[str]) -> l
     Returns:
         Lines; one if the whole fits.
     """
-    first, second = (f"{symbol} = {steps[0]}", f"{'':{len(symbol)}} = {steps[1]}")
-    room = WIDTH - LABEL - VALUE
-    lines = [line for step in (first, second) for line in _wrap_step(step, room)]
+    first, room = f"{symbol} = {steps[0]}", WIDTH - LABEL - VALUE
+    lines = []
+    for step, lead in ((first, ""), (f"= {steps[1]}", " " * (len(symbol) + 1))):
+        lines += textwrap.wrap(
+            step, room, initial_indent=lead, subsequent_indent=f"{lead}  ", break_long_words=False
+        )
     if len(first) + len(steps[1]) + 3 <= room:
         lines = [f"{first} = {steps[1]}"]
     head = f"{name:{LABEL}}{value:{VALUE}}"
     return [(head if i == 0 else " " * len(head)) + line for i, line in enumerate(lines)]
-
-
-def _wrap_step(step: str, room: int) -> list[str]:
-    """Wrap a step of a formula to a width; further lines are indented by two more."""
-    indent = " " * (len(step) - len(step.lstrip(" "))) + "  "
-    found = textwrap.wrap(step, room, subsequent_indent=indent, break_long_words=False)
-    return [step[: len(step) - len(step.lstrip(" "))] + found[0].lstrip(" "), *found[1:]]
 
 
 def dump_quantities(answers: Mapping[str, Quantity]) -> dict[str, Any]:

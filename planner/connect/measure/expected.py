@@ -3,7 +3,7 @@ one interesting rate is set to 1, so that the rate that a time stands for can be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -45,7 +45,12 @@ def make_plan(accelerator: Document | str, changes: Document) -> Plan:
     """Make a plan of one layer on one node of accelerators, with other values of some keys."""
     devices = changes.get("parallelism.tensor", 1) * changes.get("parallelism.data", 1)
     node = {"accelerator": accelerator, "devices": devices, "devices_per_node": devices}
-    document = source.load(source.change_keys(LAYER, {"cluster": node, **changes}))
+    return load_layer({"cluster": node, **changes})
+
+
+def load_layer(changes: Document, overrides: Sequence[str] = ()) -> Plan:
+    """Load a plan of one layer with other values of some keys, then each KEY=VALUE."""
+    document = source.load(source.change_keys(LAYER, changes), overrides)
     return plan.build_plan(schema.validate(document, "plan"))
 
 
