@@ -156,9 +156,7 @@ applied = symbol("applied", "copies that one token uses", latex=r"n_u", per="com
 # Layout
 n = symbol("n", "devices", "cluster.devices")
 n_node = symbol(
-    "n_node",
-    "devices of a node, or of several whose devices one link joins",
-    "cluster.link_domain",
+    "n_node", "devices of a node, or of several whose devices one link joins", "cluster.link_domain"
 )
 n_host = symbol("n_host", "devices that share a host's memory", "cluster.devices_per_node")
 t = symbol("t", "tensor-parallel size", "parallelism.tensor")

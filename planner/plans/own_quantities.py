@@ -177,12 +177,7 @@ class _Definitions:
         found = formula_text.parse_formula(definition.formula, self.resolve_name)
         name, unit = definition.name, self._choose_unit(definition, found)
         quantity = OwnQuantity(
-            name,
-            _format_upright(name),
-            definition.title,
-            unit=unit,
-            within=SIGNED,
-            book=self.made,
+            name, _format_upright(name), definition.title, unit=unit, within=SIGNED, book=self.made
         )
         formula = OwnFormula(
             quantity,

@@ -142,8 +142,7 @@ for _alike in ({"switched": False}, {"switched": True, "sequence": True}):
     )
 tensor.by(NVLS, tensor="node", switched=True, sequence=False).equals(
     minimum(
-        _passed_by_ranks / link + 2 * (t - 1) * a_link,
-        reduce_by_switches(k_a * tokens * h, t),
+        _passed_by_ranks / link + 2 * (t - 1) * a_link, reduce_by_switches(k_a * tokens * h, t)
     ),
     "The library takes what is faster for an all-reduce: a ring, or the switches. Of these each "
     "device reads the sum of its part, one in t, for which all send theirs, and sends it once to "
@@ -223,8 +222,7 @@ reduce_hops = seconds(
 )
 reduce_hops.by("a group of one device", shards="none").equals(0, "None: a device alone.")
 reduce_hops.by(RING, shards="node", switched=False).equals(
-    2 * hops,
-    "A ring adds up, and once more passes the sums on; trees inside a node are chains.",
+    2 * hops, "A ring adds up, and once more passes the sums on; trees inside a node are chains."
 )
 reduce_hops.by(TUNER, shards="node", switched=True).equals(
     minimum(2 * (shards - 1) * a_link, a_sw),

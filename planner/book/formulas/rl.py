@@ -136,8 +136,7 @@ trainer = phase("rl.trainer_seconds", "t_tr", "the trainer's part of a step", so
 
 whole = phase("rl.step_seconds", "t_rl", "time of one step of reinforcement learning")
 whole.by(NEMO, overlapped=False).equals(
-    rollout + reward + trainer + sync + switch,
-    "On policy each phase waits for the one before.",
+    rollout + reward + trainer + sync + switch, "On policy each phase waits for the one before."
 )
 whole.by(ASYNC, overlapped=True).equals(
     maximum(rollout + reward, trainer + sync),

@@ -13,12 +13,7 @@ CONVENTIONS = (
 )
 
 by_convention = partial(
-    Quantity,
-    source=CONVENTIONS,
-    share=True,
-    per="convention",
-    within=SHARE,
-    beyond=COUNTED_ALONE,
+    Quantity, source=CONVENTIONS, share=True, per="convention", within=SHARE, beyond=COUNTED_ALONE
 )
 
 utilisation = by_convention(

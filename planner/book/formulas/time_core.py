@@ -79,10 +79,7 @@ forward.by(FLASH, training_attention=FUSED_KERNELS).equals(
 )
 
 backward = of_core(
-    "time.core.backward",
-    "t_core'",
-    "backward pass of an attention core",
-    coefficient="FLOP",
+    "time.core.backward", "t_core'", "backward pass of an attention core", coefficient="FLOP"
 )
 backward.by(FLASH, training_attention=FUSED_KERNELS).equals(
     2 * tokens * _core / rate * make_fraction(5, 2) / e_back,

@@ -213,10 +213,7 @@ _elsewhere = n_in * n_out * n_side - _rows * _columns
 #: Rate, and hops, of a ring over the tensor-parallel ranks.
 _RINGS = {
     "node": (link, (t - 1) * a_link),
-    "nodes": (
-        minimum(link, fabric * n_node),
-        (t / n_node - 1) * a_net + (t - t / n_node) * a_link,
-    ),
+    "nodes": (minimum(link, fabric * n_node), (t / n_node - 1) * a_net + (t - t / n_node) * a_link),
 }
 for _place, (_pace, _hops) in _RINGS.items():
     ways.where(tensor=_place, tensor_mode=_GATHERED, split=_CUT).equals(
@@ -303,8 +300,7 @@ orthogonal = seconds(
 )
 orthogonal.by("definition", optimizer=NO_PRODUCTS).equals(0, "None.")
 orthogonal.by(f"{JORDAN}; {SOAP}", optimizer=OF_MATRICES, zero=0).equals(
-    max_over_stages(matrices * matrix, matrix=True),
-    "Every device does all matrices of its stage.",
+    max_over_stages(matrices * matrix, matrix=True), "Every device does all matrices of its stage."
 )
 orthogonal.by(MOONLIGHT, optimizer=OF_MATRICES, zero=(1, 2, 3)).equals(
     maximum(

@@ -202,10 +202,7 @@ forward = roofline(
 )
 
 gradient_of_input = roofline(
-    "time.product.input",
-    "t_x^in",
-    "gradient of a product's input",
-    attribution="matrix products",
+    "time.product.input", "t_x^in", "gradient of a product's input", attribution="matrix products"
 ).equals(
     kernel(INPUT, (rows, K_x, N_x), count, waste_input, rate, half),
     "The output's gradient with the weight: the forward product, with columns and depth exchanged.",

@@ -302,10 +302,7 @@ gather_left.by(ZERO_TRAFFIC, data_overlap="none").equals(
 gather_left.by(ZERO_TRAFFIC, data_overlap="gradients", zero=(0, 1, 3)).equals(
     gather, "All of it: weights are gathered before the next step starts."
 )
-for _schedules, _rest in (
-    ((*ONE_CHUNK, *PAIRED), _left),
-    (("interleaved", "own"), _left_by_chunk),
-):
+for _schedules, _rest in (((*ONE_CHUNK, *PAIRED), _left), (("interleaved", "own"), _left_by_chunk)):
     reduce_left.where(
         data_overlap=("gradients", "all"), zero=(0, 1, 3), schedule=_schedules
     ).equals(

@@ -354,11 +354,7 @@ def _list_conditions(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _load_values(
-    text: str,
-    known: Framework,
-    place: Place,
-    function: str = "",
-    variables: Mapping[str, str] = {},
+    text: str, known: Framework, place: Place, function: str = "", variables: Mapping[str, str] = {}
 ) -> LaunchValues:
     """Parse a launch file and add the defaults for what it leaves out.
 

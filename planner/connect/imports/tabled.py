@@ -119,11 +119,7 @@ def read_tabled_trainer(
 
 
 def _read_words(
-    text: str,
-    table: OptionTable,
-    variables: Mapping[str, str],
-    fixed: Container[str],
-    place: Place,
+    text: str, table: OptionTable, variables: Mapping[str, str], fixed: Container[str], place: Place
 ) -> Iterator[tuple[str, Any]]:
     """Yield the options of the command that trains: overrides as Hydra has them, or arguments; and
     the devices that it is started on.

@@ -35,11 +35,7 @@ class Options(dict[str, Any]):
     """
 
     def __init__(
-        self,
-        tree: Mapping[str, Any],
-        text: str,
-        known: Framework,
-        fixed: Mapping[str, Any] = {},
+        self, tree: Mapping[str, Any], text: str, known: Framework, fixed: Mapping[str, Any] = {}
     ) -> None:
         self.known, found = known, flatten_options(tree)
         told = ENVIRONMENT.search(text)

@@ -423,7 +423,4 @@ def to_csv(found: SearchResult, front: bool = False) -> str:
     return buffer.getvalue()
 
 
-WRITERS: Mapping[str, Callable[[SearchResult, bool], str]] = {
-    "json": encode_search,
-    "csv": to_csv,
-}
+WRITERS: Mapping[str, Callable[[SearchResult, bool], str]] = {"json": encode_search, "csv": to_csv}

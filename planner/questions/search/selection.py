@@ -183,11 +183,7 @@ class Plain:
         self._least = np.inf
 
     def add_layouts(
-        self,
-        score: Array,
-        plainness: Callable[[Array], Array],
-        settings: Settings,
-        places: Array,
+        self, score: Array, plainness: Callable[[Array], Array], settings: Settings, places: Array
     ) -> None:
         """Add layouts of a chunk.
 

@@ -158,8 +158,7 @@ class StudySpec:
 
 
 def read_study(
-    document: str | Path | Mapping[str, Any],
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    document: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str] = ()
 ) -> StudySpec:
     """Load the study of a YAML file or of a mapping, ``overrides`` as for plans.
 
