@@ -39,7 +39,7 @@ def lines(rows: Sequence[Row], records: Sequence[Record]) -> list[tuple[str, ...
 def _line(row: Row, record: Record) -> tuple[str, ...]:
     if "error" not in record:
         return (row.title, "", "", record["left_out"])
-    unit, reach = UNITS[row.quantity], sorted(reached(record))
+    unit, reach = UNITS.get(row.quantity, "s"), sorted(reached(record))
     digits = 1 if max(row.value, *reach) < 100 else 0
     values = _range([f"{value:,.{digits}f}" for value in reach])
     errors = _range([percent(error) for error in errors_of(record)])
