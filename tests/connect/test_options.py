@@ -11,11 +11,11 @@ import pytest
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import TABLED, load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports import launch, option_table, trainers
+from planner.connect.imports import import_file, launch, option_table, trainers
 from planner.connect.imports.option_table import load_options
 from planner.questions import loading
 from planner.results.result import evaluate_plan
-from tests.conftest import read_data
+from tests.conftest import ROOT, leave_to_night, read_data
 
 FOLDER = Path(option_table.__file__).with_name("options")
 TABLES = sorted({file.stem for file in FOLDER.iterdir()} - {*TABLED})
@@ -57,6 +57,38 @@ def test_a_file_that_a_framework_ships_is_read_right_or_refused_by_name(
         assert counts[0] == counts[1]
     for key, value in row.get("read", {}).items():
         assert plan.get(key) == value, key
+
+
+#: Files of frameworks by repository and commit, without what they have of data and logs, and what
+#: the framework itself resolves: OmegaConf, the builders of torchtune bd2a0fc and the GPT of LitGPT
+#: 26857050 on the meta device, OLMo's of ai2-olmo 0.6, NeoXArgs, axolotl's and TRL 1.16's own
+#: classes (a pair is two sequences), and for nanotron transformers' model of the same sizes;
+#: Pythia's counts are those of its pages. A file that is refused has the option that is named.
+PUBLISHED = [
+    json.loads(line)
+    for line in (ROOT / "tests/data/published_files.jsonl").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize(
+    "row", leave_to_night(PUBLISHED, PUBLISHED[::16]), ids=lambda row: row["source"]
+)
+def test_a_published_file_is_read_as_its_framework_resolves_it(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    says, name, path = row["says"], row["from"], tmp_path / "run.yaml"
+    path.write_text(says if isinstance(says, str) else json.dumps(says), "utf-8")
+    source = "" if name in TABLED else name  # recognised by what they have
+    if "refused" in row:
+        with pytest.raises(PlanError) as error:
+            import_file(str(path), source, name == "nanotron", row.get("set", ()))
+        assert row["refused"] in str(error.value)
+        return
+    read = import_file(str(path), source, name == "nanotron", row.get("set", ()))
+    plan, wanted = loading.load(read.document), dict(row["read"])
+    if "parameters" in wanted:
+        assert evaluate_plan(plan)["parameters.total"].value == wanted.pop("parameters")
+    assert {key: plan.get(key) for key in wanted} == wanted
 
 
 def test_an_option_that_no_list_has_is_named_with_the_nearest() -> None:

@@ -31,7 +31,10 @@ RL_TRAINERS = ("verl", "nemo-rl", "openrlhf")
 #: Those whose scripts are written too (planner/connect/exports/scripts.py).
 SCRIPTED = ("verl", "nemo-rl")
 #: These, and others whose configurations have a table of rows there.
-TABLED = (*RL_TRAINERS, "llm-foundry", "open-instruct", "trl-grpo", "nemo-automodel", "olmo-core")
+TABLED = (
+    *(*RL_TRAINERS, "llm-foundry", "open-instruct", "trl-grpo", "nemo-automodel", "olmo-core"),
+    *("gpt-neox", "olmo"),
+)
 #: Whose files say nothing of a model.
 WITHOUT_MODEL = ("deepspeed", "accelerate")
 #: Whose job files can hold one of them.

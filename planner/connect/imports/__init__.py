@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -148,7 +149,7 @@ def _find_source(path: str) -> str:
     Raises:
         PlanError: a command whose program is not known.
     """
-    from planner.connect.imports import commands, primus, tabled
+    from planner.connect.imports import commands, primus, shell, tabled
 
     place, text = Place(path), path
     if files.is_file(path):
@@ -160,6 +161,11 @@ def _find_source(path: str) -> str:
         return found
     if primus.is_primus(text):
         return "megatron"
+    for name, row in shell.LAUNCHERS["others"].items():
+        if all(re.search(one, text, re.MULTILINE) for one in row["has"]):
+            by_hand = f"; by hand: {row['write']}" if "write" in row else ""
+            allowed = f"plan.py quick and its keys{by_hand}"
+            raise PlanError(Fault(f"a file of {name}, which is not read", place, allowed))
     is_command = commands.is_command(text, place)
     return commands.find_framework(text, place) if is_command else "huggingface"
 

@@ -85,7 +85,7 @@ def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, A
 
 
 def flatten_options(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten mappings in mappings to dotted keys."""
-    found = flatten(tree, lists=True)
+    """Flatten mappings in mappings to dotted keys, with underscores for hyphens."""
+    found = {key.replace("-", "_"): value for key, value in flatten(tree, lists=True).items()}
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
     return found | {key: int(text) for key, text in texts.items() if YAML_DIGITS.fullmatch(text)}

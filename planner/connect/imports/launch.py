@@ -137,11 +137,11 @@ def read_launch(
     least = lcm(tensor * context, expert) * pipeline  # the fewest devices
     if _get_degree(keys, "data") > 1:
         least = tensor * context * pipeline * _get_degree(keys, "data")
+    one_each: dict[str, int] = {}
     if known.form == "python" and "training.global_batch" not in keys:  # its batch is one of each
-        one_each = {"gradient_accumulation": 1, "data": least // (tensor * context * pipeline)}
-        of_batch = [keys.get(key, one_each.get(key.partition(".")[2])) for key in BATCH]
-    else:
-        of_batch = [keys.get(key) for key in BATCH]
+        replicas = least // (tensor * context * pipeline)
+        one_each = {"training.gradient_accumulation": 1, "parallelism.data": replicas}
+    of_batch = [keys.get(key, one_each.get(key)) for key in BATCH]
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
         keys["training.global_batch"] = prod(size or 1 for size in of_batch)
     for row in walk_rows(known.rows):
@@ -272,7 +272,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     with place_faults(place):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     usual = {k: v for k, v in known.defaults.items() if trainers.is_same(options.get(k), v)}
-    lines = judge_file(options.given, usual, plan, known, place, fixed=fixed)
+    lines = judge_file(options.given, usual, plan, known, place, fixed={**start, **fixed})
     lines += [f"left to the trainer: {', '.join(options.open)}"] if options.open else []
     open_ = [
         f"no key says {key}: {what}"

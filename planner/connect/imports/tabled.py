@@ -47,7 +47,7 @@ def find_tabled_trainer(text: str, place: Place) -> str:
             if table.program and re.search(table.program, text):
                 return name
         elif table.sections and all(
-            re.search(rf'(^|[{{,]\s*"){one}"?:\s', text, re.MULTILINE) for one in table.sections
+            re.search(rf'(^|(^|[{{,])\s*"){one}"?:\s', text, re.MULTILINE) for one in table.sections
         ):
             return name
     return ""
@@ -233,10 +233,13 @@ def apply_rows(
                     fault = f"{names[0]} has {one_line(str(one))[:60]}, which is not modelled"
                     raise PlanError(Fault(fault, place, ", ".join(row["each"])))
             keys[key] = [row["each"][one] for one in listed]
-        elif len(names) > 1 or "over" in row:
+        elif "option" not in row:
             sizes = [_need_whole(options, name, place) for name in names]
             over = prod(_need_whole(options, name, place, 1) for name in row.get("over", ()))
             keys[key], rest = divmod(prod(sizes) if "product" in row else sum(sizes), over)
+            if "multiple" in row:
+                unit = _need_whole(options, row["multiple"], place, 1)
+                keys[key], rest = -(-keys[key] // unit) * unit, 0
             if rest:
                 fault = f"{' × '.join(names)} is not a multiple of {' × '.join(row['over'])}"
                 raise PlanError(Fault(fault, place))
