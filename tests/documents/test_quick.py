@@ -241,48 +241,7 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "texts"),
-    [
-        (
-            "llama 3 8b vs qwen 2.5 7b on 8 h100",
-            ["llama 3 8b  on 8 h100", "qwen 2.5 7b on 8 h100"],
-        ),
-        ("7b on 64 h100 or 64 h200", ["7b on 64 h100  ", "7b on 64 h200 "]),
-        ("7b on 8 h100 zero1 versus zero3", ["7b on 8 h100 zero1  ", "7b on 8 h100 zero3 "]),
-        ("7b on 8 h100 vs fp8", ["7b on 8 h100 vs fp8"]),
-        (
-            "compare zero3 and tp8, 7b 8 h100",
-            ["compare zero3 , 7b 8 h100", "compare tp8, 7b 8 h100"],
-        ),
-        ("7b at $2-3/h on 8 h100", ["7b at $2/h on 8 h100", "7b at $3/h on 8 h100"]),
-        ("7b, between 8 and 16 h100", ["7b, 8 h100", "7b, 16 h100"]),
-        ("fp8 slower than bf16? 7b 8 h100", ["fp8 slower ? 7b 8 h100", "slower bf16? 7b 8 h100"]),
-        (
-            "gpus for full tuning of a 76B, and how many if only LoRA?",
-            [
-                "gpus for full tuning of a 76B, how many if only ?",
-                "gpus for of a 76B, how many if only LoRA?",
-            ],
-        ),
-        (
-            "7b 8 h100: full vs lora vs qlora",
-            [f"7b 8 h100: {one}" for one in ("full", "lora", "qlora")],
-        ),
-        ("7b 8 h100, FSDP vs Megatron TP8", ["7b 8 h100, FSDP", "7b 8 h100, Megatron TP8"]),
-        (
-            "70b lora: 1 h200, 2 h100 or 4 a100",
-            ["70b lora: 1 h200", "70b lora: 2 h100", "70b lora: 4 a100"],
-        ),
-        ("7b: FSDP on 16 h100 vs TP8 DP2", ["7b: FSDP on 16 h100", "7b: on 16 h100 TP8 DP2"]),
-        ("7b 8 a100 $1/h or 4 h100 $2/h", ["7b 8 a100 $1/h", "7b 4 h100 $2/h"]),
-        ("7b: 8 a100 vs h100", ["7b: 8 a100", "7b: h100 8 gpus"]),
-        (
-            "compare llama3-8b and qwen2.5-7b on 8 h100",
-            ["compare llama3-8b on 8 h100", "compare qwen2.5-7b on 8 h100"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("line", "texts"), read_data("documents")["alternatives"])
 def test_alternatives_are_lines_of_their_own(line: str, texts: list[str]) -> None:
     assert [" ".join(one.split()) for one in quick.split_alternatives(line)] == [
         " ".join(one.split()) for one in texts

@@ -25,6 +25,7 @@ from planner.report.fit_table import (
     render_fit_table,
 )
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 
 def test_cells_are_what_their_plans_say(tmp_path: Path) -> None:
@@ -95,20 +96,7 @@ def test_trainers_start_the_plans_of_their_stack(trainer: str, tmp_path: Path) -
             assert back[name].value == planned[name].value
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--device", "rtx-409"], "did you mean 'rtx-4090'"),
-        (["--device", "t4", "--devices", "9"], "--devices 9 (1 to 8, of one node)"),
-        (["--device", "t4", "--examples", "0"], "--examples 0 (at least 1)"),
-        (["--device", "t4", "--model", "lama"], "unknown model 'lama'"),
-        (
-            ["--device", "t4", "--set", "training.lora.rank=8"],
-            "the methods, lengths and examples set it",
-        ),
-        (["--device", "t4", "--set", "training.tokens=1B"], "examples set it"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), read_data("questions")["wrong_fit_tables"])
 def test_wrong_input_is_one_line(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
