@@ -169,8 +169,8 @@ def test_releases_with_published_escapes_are_excluded() -> None:
 CODE = read_data("faults")["code"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "md", "html", "json"])
+@pytest.mark.slow(every=5)
+@pytest.mark.parametrize("kind", ["html", "md", "text", "json"])
 def test_text_of_a_document_is_shown_and_never_run(tmp_path: Path, kind: str) -> None:
     import planner
     from planner import report as render
@@ -305,7 +305,7 @@ def _of_another(folder: Path) -> dict[str, str]:
     return _as_it_is(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "way", [_relative, _no_home, _writable, _writable_around, _linked, _of_another]
 )

@@ -208,7 +208,7 @@ def test_wider_windows_never_take_less_time_and_the_widest_is_none() -> None:
     assert found[0][0] < found[-1][0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("model", SPARSE)
 def test_what_an_indexer_picks_moves_time_flops_and_memory(model: str) -> None:
     """Of each shipped sparse model, with a fourth of the keys and with all."""

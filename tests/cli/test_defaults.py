@@ -64,7 +64,7 @@ def test_a_plan_and_set_say_otherwise(team: Path) -> None:
     assert inputs(path)["cluster.price"][1].startswith("on-demand price of lambda")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("cluster", ["hgx-h100", "8 x h100-sxm-80gb", "{extends: hgx-h100}",
                                      "{accelerator: h100-sxm-80gb, devices: 8}"])  # fmt: skip
 def test_every_way_to_name_a_cluster_has_them(cluster: str, team: Path) -> None:

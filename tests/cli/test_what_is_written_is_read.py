@@ -314,7 +314,7 @@ def test_rates_that_calibrate_wrote(tmp_path: Path) -> None:
     assert predicted / measured - 1 == pytest.approx(off, abs=6e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("backend", [Ideal(), Ideal(processes=4), Ideal(GPU)])
 def test_an_accelerator_that_measure_wrote(backend: Any, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"

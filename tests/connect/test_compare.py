@@ -223,7 +223,7 @@ def test_hostile_names_stay_in_their_cells(tmp_path: Path) -> None:
         assert "\u2028" not in table(compare.compare(gpt2(), file))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("ending", ["html", "json"])
 def test_a_report_holds_the_comparison_and_can_be_checked(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: RunCli

@@ -72,7 +72,7 @@ def test_a_valid_document_is_accepted(path: Path) -> None:
     assert cli.main(["validate", str(path)]) == cli.OK
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("kind", [kind for kind in FOLDERS if kind != "plan"])
 def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> None:
     """Also where all that it says beside what it extends is a link and shares (a800-sxm-80gb)."""

@@ -65,7 +65,7 @@ def test_a_layout_is_found_for_each_stack(name: str) -> None:
     assert _load(name, parallelism="auto").searched is not None
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("adapters", [{}, {"rank": 16, "base": "nf4"}], ids=["full", "QLoRA"])
 @pytest.mark.parametrize("stack", ["transformers-trainer", "deepspeed", "pytorch-fsdp2", "trl"])
 def test_layouts_that_are_found_are_the_plans_that_say_them(stack: str, adapters: Any) -> None:

@@ -293,7 +293,7 @@ def test_layouts_to_start_from_come_in_order_without_listing_all() -> None:
     assert len([*islice(yield_starts(MANY), 100)]) == 100
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("length", [8192, 7_207_200])
 def test_a_layout_for_far_too_many_devices_is_found_in_time(length: int, tmp_path: Path) -> None:
     """Of a length with few divisors all layouts are searched; else it is said which."""

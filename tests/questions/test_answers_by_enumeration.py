@@ -294,7 +294,7 @@ def test_a_goal_within_limits_that_none_keeps_names_the_nearest_miss() -> None:
 # -- what published runs leave open ------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", ["dense", "experts"])
 @pytest.mark.parametrize("quantity", [DAYS, "time.tokens_per_second", COST])
 def test_the_ends_of_an_answer_are_those_of_a_slow_and_a_fast_run(name: str, quantity: str) -> None:
@@ -367,7 +367,7 @@ def test_with_any_layout_the_answer_is_the_furthest_value_at_which_one_holds(
     assert not any("known layouts only" in note for note in answer.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("quantity", [MEMORY, STEP])
 def test_with_any_layout_the_best_value_has_the_best_layout(quantity: str) -> None:
     name, key, lengths = "long", "training.sequence_length", range(256, 4097, 512)

@@ -134,7 +134,7 @@ def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
     assert run("diff", file, str(again))[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
 def test_commands_agree_on_the_layout(layout: dict[str, Any], tmp_path: Path) -> None:
     """Asked for, or left open by saying nothing: the step of a study's point, of an export's

@@ -58,7 +58,7 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
             assert variant(plan, plainest[2].changes).data == known.plain.of(plan).data
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_in_which_portions_rows_are_asked_decides_nothing(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

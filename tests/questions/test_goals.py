@@ -81,7 +81,7 @@ def named(model: str) -> dict[str, Any]:
 # free layouts
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("question", ["longest-context", "largest-batch"])
 def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     plan = load(GPT2, model__positions="rope", model__max_sequence=None)

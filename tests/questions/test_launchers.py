@@ -145,7 +145,7 @@ def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
         loading.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
 def test_options_of_the_plain_command_find_a_layout_as_keys_of_the_plan_do(
     layout: dict[str, Any], run_cli: RunCli, tmp_path: Path

@@ -58,7 +58,7 @@ def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
             assert f"{key} 1" in text.replace(r"\_", "_")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("most", [1, 10_000])
 def test_nothing_fits_only_where_nothing_of_all_does(
     most: int, monkeypatch: pytest.MonkeyPatch

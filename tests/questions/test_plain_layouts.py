@@ -89,7 +89,7 @@ def order(changes: dict[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("open_ended", [SMALL, ADAPTED, EXPERTS], ids=lambda d: d["model"])
 def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     open_ended: dict[str, Any],

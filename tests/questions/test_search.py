@@ -307,7 +307,7 @@ def test_sequence_parallelism_is_shown() -> None:
     assert "sequence yes" in ranking.name_layout(found.best[0])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
 def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_which(
     model: str, monkeypatch: pytest.MonkeyPatch

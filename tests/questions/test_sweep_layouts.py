@@ -219,7 +219,7 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
     assert [steps.at(row) for row in rows] == [(12, 6, 4)[row % 3] for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
     "document",
     [

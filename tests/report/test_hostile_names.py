@@ -184,7 +184,7 @@ def test_a_name_steers_no_terminal_and_is_itself_elsewhere(words: str) -> None:
     assert first.startswith("# " if shown else "#") and len(first) < 1000
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("kind", "words"), pairs("md", "study md", "compared md"))
 def test_a_name_changes_no_structure_of_the_markdown(words: str, kind: str) -> None:
     words = words.format(site=SITE)

@@ -57,7 +57,7 @@ def test_titles_say_which_parts_are_those_of_the_peak() -> None:
 # -- what times rest on ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("card", "calibrated"), [("rtx-4090", False), ("h100", True)])
 def test_default_rates_are_called_so_and_nothing_that_nobody_assumed(
     card: str, calibrated: bool
@@ -72,7 +72,7 @@ def test_default_rates_are_called_so_and_nothing_that_nobody_assumed(
     assert all((DEFAULT_RATES in " ".join(one.split())) != calibrated for one in text)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("use", ["predicted", "assumed"])
 @pytest.mark.parametrize("card", ["rtx-4090", "h100"])
 def test_the_other_time_is_called_by_its_name(card: str, use: str) -> None:

@@ -155,7 +155,7 @@ def test_html_is_one_safe_file(result: Result) -> None:
     assert "url(http" not in text and "@import" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("plan", SHIPPED, ids=lambda path: path.stem)
 def test_the_page_of_every_shipped_plan_is_light(plan: Path) -> None:
     assert len(to_html(evaluate(f"presets/{plan.name}")).encode()) < 325_000
@@ -396,7 +396,7 @@ def test_a_column_has_one_unit() -> None:
     assert numbers.text(Fraction(1, 3), style="share") == "33.3 %"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize(("capacity", "fails"), [(51.1, False), (50.7, True)])
 def test_a_tight_plan_tells_what_the_simulated_allocator_does(capacity: float, fails: bool) -> None:
     result = evaluate(LLAMA, {"cluster.accelerator.memory_usable": f"{capacity} GiB"})

@@ -250,7 +250,7 @@ def test_it_is_read_aloud(result: Result) -> None:
         assert labels and set(labels[1].split()) <= ids
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_markdown_has_it_in_words(result: Result) -> None:
     text = as_text(result, "md")
     made = build_step_view(result)

@@ -72,7 +72,7 @@ def message(found: dict[str, Any], field: str) -> str:
 # search --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
@@ -88,7 +88,7 @@ def test_a_search_ranks_as_the_command_and_taking_a_layout_gives_its_numbers(
     assert all(f"{rank}</button>" in found["html"] for rank in range(1, 11))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_a_search_keeps_what_it_is_told_to(file: Path, run_cli: RunCli) -> None:
     file.write_text(PLANS["experts"])
     options = ["--fix", "parallelism.pipeline", "--by", "cost.total", "--margin", "5%"]
@@ -208,7 +208,7 @@ def test_what_the_devices_of_a_plan_train() -> None:
 # a chart -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_the_points_of_a_chart_are_the_numbers_of_the_plans(
     text: str, file: Path, run_cli: RunCli
 ) -> None:
@@ -303,7 +303,7 @@ def test_each_input_of_a_derivation_leads_to_its_own_and_to_its_line() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 def test_a_report_is_that_of_the_plan_and_what_changed_is_what_diff_says(
     text: str, file: Path, run_cli: RunCli
 ) -> None:

@@ -433,7 +433,7 @@ def test_what_one_model_brought_follows_the_next_and_what_is_set_stays(
     assert not browser.problems
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("width", [1300, 390])
 def test_an_answer_comes_into_view(browser: Browser, server: Server, width: int) -> None:
     begin(browser, server)
