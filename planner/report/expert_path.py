@@ -10,7 +10,7 @@ from planner.base.display import as_json, clean, columns, format_flow, format_md
 from planner.questions.expert_path import ExpertPath, PathStep
 from planner.questions.write_back import format_setting
 from planner.report.answer import format_changes
-from planner.report.report import escape_md
+from planner.report.report import escape_md, render_page
 from planner.report.sentences import wrap_text
 
 #: Characters of the column of changes.
@@ -37,6 +37,12 @@ def _list_path_rows(path: ExpertPath) -> list[list[str]]:
         )
         before = step
     return rows
+
+
+def _list_explained_rows(path: ExpertPath) -> list[list[str]]:
+    """List the rows of the table with their head, and where each change is from."""
+    from_where = ["from", "", *(_explain_step(step) for step in path.steps[1:])]
+    return [[*row, why] for row, why in zip(_list_path_rows(path), from_where, strict=True)]
 
 
 def _list_settings(step: PathStep) -> list[str]:
@@ -97,12 +103,17 @@ def format_expert_path(path: ExpertPath) -> str:
 
 def render_expert_path(path: ExpertPath) -> str:
     """Render the path as Markdown."""
-    rows = _list_path_rows(path)
-    from_where = ["from", "", *(_explain_step(step) for step in path.steps[1:])]
-    table = [[*row, where] for row, where in zip(rows, from_where, strict=True)]
-    body = "\n".join(format_md_table([[*map(escape_md, row)] for row in table]))
+    rows = [[*map(escape_md, row)] for row in _list_explained_rows(path)]
+    body = "\n".join(format_md_table(rows))
     notes = "".join(f"\n{escape_md(note)}\n" for note in _yield_notes(path))
     return f"{escape_md(_explain_nearest(path))}\n\n{body}\n{notes}"
+
+
+def render_path_fragment(path: ExpertPath) -> str:
+    """Render the path as a fragment of the page; each row can be taken with those above it."""
+    head, *rows = _list_explained_rows(path)
+    lead, notes = _explain_nearest(path), [*_yield_notes(path)]
+    return render_page("serve/advised.jinja", lead=lead, head=head, rows=rows, notes=notes)
 
 
 def encode_expert_path(path: ExpertPath) -> str:

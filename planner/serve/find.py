@@ -24,7 +24,13 @@ from planner.plans.layout import COLUMNS, KEYS
 from planner.plans.plan import NAMED, about, check_value
 from planner.questions.plan_questions import PlanAnswer, evaluate
 from planner.questions.search import choices
-from planner.questions.write_back import format_setting, list_answer_keys, of_searched, put_values
+from planner.questions.write_back import (
+    format_setting,
+    list_answer_keys,
+    list_path_keys,
+    of_searched,
+    put_values,
+)
 from planner.results.lookup import find_input, look_up
 from planner.results.verdict import VERDICTS
 from planner.serve import page
@@ -183,6 +189,15 @@ def answer_solve(body: Body) -> dict[str, Any]:
         lengths = [str(length)] if length else []
         table = evaluate_fit_table(device, min(MOST_DEVICES, count), lengths=lengths, changes=paid)
         return {"html": render_fit_page(table, "serve/fit_table.jinja"), "takes": []}
+    if question == "advise":  # it searches, which needs NumPy too
+        from planner.questions.expert_path import find_expert_path
+        from planner.report.expert_path import render_path_fragment
+
+        path = find_expert_path(plan)
+        kept = [_sent(list_path_keys(path, number)) for number in range(1, len(path.steps))]
+        taken = [f"changes 1 to {number}" for number in range(1, len(path.steps))]
+        takes = [{"set": keys, "label": label} for keys, label in zip(kept, taken, strict=True)]
+        return {"html": render_path_fragment(path), "takes": takes}
     asked = {ask.question: ask for ask in ASKED}.get(question or "", Ask("", "", "until"))
     names = ("deadline", "budget", "vary", "until", "unbounded")
     given = {name: _read_field(body, name) for name in names}

@@ -26,11 +26,10 @@ from planner.report import layout
 TOOLS = {
     **{"evaluate": "report", "solve": "solve", "search": "search"},
     **{"explain": "explain", "diff": "diff", "explain-oom": "explain-oom"},
+    "advise": "advise",
 }
 #: Further tools of an assistant.
-MORE = {
-    name: name for name in ("quick", "list", "advise", "import", "export", "compare", "fit-table")
-}
+MORE = {name: name for name in ("quick", "list", "import", "export", "compare", "fit-table")}
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000
 #: Keys with the text of a file, which a command names.

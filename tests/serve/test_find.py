@@ -18,6 +18,7 @@ pytest.importorskip("starlette")
 from planner.base import numbers
 from planner.documents import yaml_nodes
 from planner.questions import loading
+from planner.questions.expert_path import find_expert_path
 from planner.questions.fit_table import evaluate_fit_table
 from planner.report.fit_table import format_fit_table
 from planner.results.result import evaluate_plan
@@ -150,7 +151,8 @@ def test_what_is_taken_leaves_comments_and_says_only_what_differs() -> None:
 # questions -----------------------------------------------------------------------------------
 
 
-QUESTIONS = [(a,) for a in find.ASKED if a.option != "budget" and a.question != "fit-table"]
+TABLES = ("fit-table", "advise")
+QUESTIONS = [(a,) for a in find.ASKED if a.option != "budget" and a.question not in TABLES]
 SOON = [(one,) for (one,) in QUESTIONS if one.question in ("longest-context", "tokens-by-deadline")]
 
 
@@ -203,6 +205,24 @@ def test_what_the_devices_of_a_plan_train() -> None:
     for cells in format_fit_table(table).splitlines()[6:8]:
         for number in re.findall(r"\d[\d.]+", cells.partition(" · ")[2]):
             assert number in html
+
+
+@pytest.mark.slow
+def test_each_change_that_experts_would_make_is_taken_with_those_above_it() -> None:
+    text = "\n".join(
+        ["model: llama3-8b", "cluster: 8 x h100", "parallelism: {tensor: 8, sequence: true}",
+         "training: {sequence_length: 4096, global_batch: 64, implementation: megatron}"]
+    )  # fmt: skip
+    found, path = (
+        find.answer_solve({"text": text, "question": "advise"}),
+        find_expert_path(page.load_from_text(text)),
+    )
+    assert len(found["takes"]) == len(path.steps) - 1 > 1
+    for take, step in zip(found["takes"], path.steps[1:], strict=True):
+        made = page.load_from_text(find.take_keys({"text": text, "set": take["set"]})["text"])
+        seconds = float(evaluate_plan(made)["time.step_seconds"].value)
+        assert seconds == pytest.approx(step.seconds, rel=1e-9)
+        assert numbers.text(step.seconds, "s") in found["html"]
 
 
 # a chart -------------------------------------------------------------------------------------

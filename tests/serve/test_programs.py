@@ -46,6 +46,7 @@ def printed(*words: str) -> Any:
             {"plan": PLAN, "set": ["time.mfu=0.4"], "quantities": FOUR},
             ["report", PLAN, "--set=time.mfu=0.4", *(f"--only={one}" for one in FOUR)],
         ),
+        ("advise", {"plan": PLAN}, ["advise", PLAN]),
         (
             "explain",
             {"plan": PLAN, "quantity": "training time", "depth": 3},
