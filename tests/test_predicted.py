@@ -16,6 +16,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "accuracy" / "runs.md"
 
 #: Sets of predictions, by their dates; and how the page names their tables.
 SETS = {"2026-11": "predicted", "2026-11-30": "predicted again"}
+SETS |= {"2026-11-30-adapters": "predicted adapters"}
 
 PLAN = {
     "model": {"extends": "llama3-8b"},

@@ -439,7 +439,17 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
     experts = layout["expert"] * layout["expert_tensor"]
     systolic = accelerator.get("matrix_unit")
     wide = training["bytes"]["weight"] > training["bytes"]["compute"]
-    way = kernels["adapters"].get(draft.get("training.lora.base"), "plain")
+    base, month = draft.get("training.lora.base"), draft.get("training.kernels")
+    month = month or (draft.get("training.stack") or "").partition("@")[2] or "newest"
+    way = kernels["adapters"].get(base, "plain")
+    if way == "cloned" and draft.get("training.lora.prepared"):
+        way = "prepared"
+    elif way == "cast" and wide and training["precision"] == "bf16-pure":
+        way = "apart"
+    elif way == "cast" and (not wide or layout["zero"] == 3):
+        way = "plain"
+    branches = base in ("nf4", "nf4-double") and month < kernels["branches"]
+    branches = branches and None not in map(accelerator.get, ("multiprocessors", "clock"))
     return {
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
@@ -462,7 +472,8 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
-        "time.adapters": "plain" if way == "cast" and (not wide or layout["zero"] == 3) else way,
+        "time.adapters": way,
+        "time.unpack": "branches" if branches else "traffic",
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
     }

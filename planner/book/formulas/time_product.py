@@ -258,13 +258,25 @@ adapter_casts = of_product(
     r"n_{\mathrm{pa}}",
     "casts of an adapter's input to the format of its matrices and back, forward",
 )
-adapter_casts.by("training.bytes", time_adapters=("plain", "cloned")).equals(0, "It needs none.")
-adapter_casts.by("PEFT 0.21.2, tuners/lora/layer.py (Linear.forward)", time_adapters="cast").equals(
-    2, "To the adapter's format, and for its product back to the format of products."
+adapter_bytes = of_product(
+    "time.product.adapter_bytes",
+    r"k_{\mathrm{pa}}",
+    "bytes of a value that an adapter's dropout has",
+    unit="bytes",
+    coefficient="bytes",
 )
+for _forms, _peft, _turns, _wide, _why in (
+    (("plain", "cloned"), "training.bytes", 0, k_a, "It needs none."),
+    ("cast", "layer.py (Linear.forward)", 2, k_w, "To the adapter's format, back for its product."),
+    ("apart", "layer.py (Linear.forward)", 1, k_w, "To its format, also that of its products."),
+    ("prepared", "bnb.py (Linear4bit.forward)", 1, 4, "From fp32, for its product."),
+):
+    _source = _peft if _turns == 0 else f"PEFT 0.21.2, tuners/lora/{_peft}"
+    adapter_casts.by(_source, time_adapters=_forms).equals(_turns, _why)
+    adapter_bytes.by(_source, time_adapters=_forms).equals(_wide, "It drops what enters it.")
 #: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one;
-#: between two casts it is as wide as the adapter, and gradients are cast as their values were.
-_on_input = (p_lora * (2 * k_a + 1) + adapter_casts * (k_a + k_w + p_lora * (k_w - k_a))) * K_x
+#: gradients are cast as their values were.
+_on_input = (p_lora * (2 * adapter_bytes + 1) + adapter_casts * (k_a + adapter_bytes)) * K_x
 
 of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
 
@@ -302,15 +314,6 @@ adapter.by(FUSED_ADAPTER, **_FUSED).equals(
 adapter_backward = of_adapter(
     "time.product.adapter_backward", r"t_a'", "backward pass of a product's adapter"
 )
-adapter_backward.by(ADAPTER, **_SEPARATE).equals(
-    2 * narrow
-    + rows * (2 * k_a * N_x + 3 * k_a * K_x + _on_input) / (W * e_mem)
-    + p_dora * (p_lora * gradient_of_input + rows * (12 * k_w + 3 * k_a) * N_x / (W * e_mem)),
-    "Each narrow product twice, for its input and for its weight; the incoming gradient is scaled "
-    "(2 accesses), that of the input passes dropout and is added to the frozen weight's (3). Of "
-    "DoRA both outputs and the magnitudes get gradients, the frozen product's input once more "
-    "where it is dropped.",
-)
 adapter_backward.by(FUSED_ADAPTER, **_FUSED).equals(
     2 * narrow + rows * (k_a * K_x + _on_input) / (W * e_mem),
     "Each narrow product twice, scaling on its way and adding to the frozen weight's gradient of "
@@ -324,16 +327,32 @@ adapter_launches = of_product(
 )
 for _none in (narrow, norms, adapter, adapter_backward, adapter_launches):
     _none.by(LORA, adapted=False).equals(0, "No adapter stands beside this product.")
-for _form, _copies in ((("plain", "cast"), 0), ("cloned", 1)):
+#: How PEFT runs it; copies of the frozen product; bytes of the sum, and of its gradient's way back.
+for _form, _copies, _added, _back in (
+    (("plain", "cast"), 0, 3 * k_a, 2 * k_a),
+    ("cloned", 1, 5 * k_a, 2 * k_a),
+    ("apart", 0, 5 * k_w, 3 * k_w + k_a),
+    ("prepared", 1, k_a + 16, 3 * k_a + 4),
+):
     adapter.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
         narrow
-        + rows * ((5 + 2 * _copies) * k_a * N_x + _on_input) / (W * e_mem)
+        + rows * ((2 * k_a + _added) * N_x + _on_input) / (W * e_mem)
         + norms
         + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
         "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
-        "weight (3), of which PEFT makes a copy first (2) where it has 4 bits; the input goes "
-        "through casts and dropout. DoRA multiplies both outputs by magnitudes over norms; where "
-        "its input is dropped, the frozen product runs once more.",
+        "weight (3), of which PEFT makes a copy first (2) where it has 4 bits: in 4 bytes in a "
+        "prepared model or without autocast. The input goes through casts and dropout. DoRA "
+        "multiplies both outputs by magnitudes over norms; where its input is dropped, the frozen "
+        "product runs once more.",
+    )
+    adapter_backward.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
+        2 * narrow
+        + rows * (_back * N_x + 3 * k_a * K_x + _on_input) / (W * e_mem)
+        + p_dora * (p_lora * gradient_of_input + rows * (12 * k_w + 3 * k_a) * N_x / (W * e_mem)),
+        "Each narrow product twice, for its input and for its weight; the incoming gradient is "
+        "cast to their format and scaled (2 accesses), that of the input passes dropout and is "
+        "added to the frozen weight's (3). Of DoRA both outputs and the magnitudes get gradients, "
+        "the frozen product's input once more where it is dropped.",
     )
     adapter_launches.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
         10 + _copies + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora),
@@ -403,15 +422,30 @@ casts.by(f"{QUANTIZER}, the latter where a weight is trained", **_CASTS, lora=Tr
 _unpacked = count * K_x * N_x / (W * e_mem)
 BITSANDBYTES = "bitsandbytes 0.43.3, autograd/_functions.py and nn/modules.py (Linear4bit)"
 GPTQ = "AutoGPTQ 0.7.1, qlinear_cuda_old.py (forward)"
+unpacked = product_time(
+    "time.product.unpacked", r"t_{\mathrm{unp}}", "unpacking a frozen weight once"
+)
+_traffic = (frozen_bytes + k_c) * _unpacked
+unpacked.by(QLORA, time_unpack="traffic").equals(
+    _traffic, "It is read as it is stored, and written in the compute format."
+)
+unpacked.by(
+    "bitsandbytes 0.39 to 0.47, csrc/kernels.cu (dDequantizeNF4); pull request 1747",
+    time_unpack="branches",
+).equals(
+    maximum(_traffic, 23 * count * K_x * N_x / (64 * n_sm * f_clk)),
+    "A value is found by 4 tests and 15 choices, as both sides of branches are run, shifted, "
+    "scaled and converted (4): 64 of these a multiprocessor and clock.",
+)
 for _recompute, _times, _until in (
     (("none", "selective"), 1, "The frozen weight is unpacked for the forward product"),
     (("full",), 2, "The frozen weight is unpacked for the forward product, for that once more"),
 ):
     _when: dict[str, Any] = {"quantised": True, "hidden_matrix": True, "recompute": _recompute}
     _packed = {"lora_base": ("int8", "nf4", "nf4-double"), "coefficient": "bytes", **_when}
-    for _prepared, _around in ((False, 0), (True, 8 * rows * (1 / K_x + 1 / N_x))):
+    for _prepared, _around in ((False, 0), (True, 8 * rows * count * (K_x + N_x) / (W * e_mem))):
         casts.by(BITSANDBYTES, lora_prepared=_prepared, **_packed).equals(
-            (_times + 1) * (frozen_bytes + k_c + _around) * _unpacked,
+            (_times + 1) * (unpacked + _around),
             f"{_until}, and for the backward product. In a prepared model what enters and leaves "
             "a product is cast from fp32 and back (6), and 4 bytes where kernels around have it.",
         )
