@@ -153,7 +153,7 @@ def test_what_is_listed_exists() -> None:
         assert (Path(__file__).parents[1] / file).is_file(), file
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("part", range(6))
 def test_every_fact_moves_a_number_or_is_listed(part: int) -> None:
     keys = [key for key in leaves() if not listed(key, STILL) and not listed(key, ELSEWHERE)]

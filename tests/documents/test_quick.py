@@ -55,7 +55,7 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
 @pytest.mark.parametrize(
     "row",
     [
-        pytest.param(row, id=row["line"], marks=[pytest.mark.slow] if place % 4 else [])
+        pytest.param(row, id=row["line"], marks=[pytest.mark.slow(every=2)] if place % 4 else [])
         for place, row in enumerate(LINES)
     ],
 )

@@ -70,7 +70,7 @@ def changed_keys(remedy):
     return len([value for value in remedy.changes.values() if value is not None])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("usable", ["53 GiB", "40 GiB", "79 GiB"])
 def test_json_says_what_would_be_safe_and_each_of_it_fits_when_it_is_set(usable):
     base = {"cluster.accelerator.memory_usable": usable}

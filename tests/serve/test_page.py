@@ -252,7 +252,7 @@ def moved(browser: Browser, key: str, word: str) -> float:
 
 
 #: Of a hundred sequences (SEQUENCES=100) those that each run tries.
-SEQUENCES = int(os.environ.get("SEQUENCES", "4"))
+SEQUENCES = int(os.environ.get("SEQUENCES", "3"))
 
 
 def check_moves(browser: Browser, seed: int, count: int) -> list[float]:
