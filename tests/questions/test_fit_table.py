@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from planner.questions.fit_table import (
     evaluate_fit_table,
     write_cell_plans,
 )
+from planner.report.answer import gib
 from planner.report.fit_table import (
     encode_fit_table,
     format_fit_table,
@@ -94,6 +96,19 @@ def test_trainers_start_the_plans_of_their_stack(trainer: str, tmp_path: Path) -
         planned, back = evaluate_plan(plan), evaluate_plan(loading.load(there))
         for name in (PROCESS_BYTES, RATE):
             assert back[name].value == planned[name].value
+
+
+@pytest.mark.slow
+def test_what_trainers_say_of_five_cards_is_beside_what_we_say() -> None:
+    page = (resources.folder("docs") / "cards.md").read_text("utf-8")
+    lines = Path(__file__).parents[1].joinpath("data/memory_reports.jsonl").read_text("utf-8")
+    reports = {row["id"]: row for row in map(json.loads, lines.splitlines())}
+    for row in read_data("trainers_say"):
+        plan = row.get("plan") or reports[row["report"]]["plan"]
+        result = evaluate_plan(loading.load(plan))
+        assert result.verdict["state"] == row["state"], row["what"]
+        ours = [gib(result[name].value) for name in ("memory.total", PROCESS_BYTES)]
+        assert f"| {row['what']} | {row['said']} | {ours[0]} | {ours[1]} of " in page, row["what"]
 
 
 @pytest.mark.parametrize(("words", "said"), read_data("questions")["wrong_fit_tables"])
