@@ -130,6 +130,7 @@ def test_a_critic_of_another_size_and_a_reward_model_take_their_time() -> None:
     alone = evaluate()
     assert 0 < ppo["rl.value_seconds"].value < ppo["rl.reward_seconds"].value
     assert ppo["rl.update_seconds"].value > alone["rl.update_seconds"].value
+    assert alone["rl.memory.critic"].value == 0 < ppo["rl.memory.critic"].value
 
 
 def test_critic_and_reward_model_have_one_output_in_place_of_the_vocabulary() -> None:

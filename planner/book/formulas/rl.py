@@ -237,32 +237,45 @@ energy = of_rl(
 # -- memory of each phase ----------------------------------------------------------------------
 
 held = partial(Quantity, unit="bytes", exact=False, rl=True, source=HYBRID)
-#: What a process keeps on a device while its states are elsewhere.
-_asleep = process - reserved
+engine_states = held("rl.memory.engine", "M_e", "the engine's weights and cache").equals(
+    f_roll * capacity, "The engine fills its share of a device."
+)
+engine_weights = held("rl.memory.engine_weights", "M_e,w", "the engine's weights").equals(
+    1 * M_eng, "Without a cache."
+)
+trainer_context = held(
+    "rl.memory.trainer_context", "M_t,c", "the trainer's context and communicators"
+).equals(process - reserved, "What its process keeps while its states are elsewhere.")
+engine_context = held(
+    "rl.memory.engine_context", "M_e,c", "the engine's context and communicators, asleep"
+).equals(process - reserved, "As large as the trainer's.")
+critic_states = held("rl.memory.critic", "M_c", "weights and states of the critic").equals(
+    1 * M_crit, "None without a critic."
+)
 
 generating = held("rl.memory.rollout", "M_roll", "a device of the engine while it generates")
 generating.where(placement="split").equals(
-    f_roll * capacity, "The engine fills its share with weights and cache."
+    1 * engine_states, "The engine fills its share with weights and cache."
 )
 generating.where(placement="colocated").equals(
-    f_roll * capacity + _asleep,
+    engine_states + trainer_context,
     "The engine fills its share with weights and cache; of the trainer its context and "
     "communicators stay, its states are on the host.",
 )
 syncing = held("rl.memory.sync", "M_sync", "a device of the trainer while weights move")
 syncing.where(placement="split").equals(
-    weights + _asleep, "The trainer's weights; the engine receives them where its own are."
+    weights + trainer_context, "The trainer's weights; the engine receives them where its own are."
 )
 syncing.where(placement="colocated").equals(
-    weights + M_eng + 2 * _asleep,
+    weights + engine_weights + trainer_context + engine_context,
     "The weights in both layouts, and the contexts of both; the engine has no cache yet.",
 )
 updating = held("rl.memory.update", "M_upd", "a device of the trainer while it updates")
 updating.where(placement="split").equals(
-    process + M_crit, "As a training run takes; and the states of the critic."
+    process + critic_states, "As a training run takes; and the states of the critic."
 )
 updating.where(placement="colocated").equals(
-    process + M_crit + _asleep,
+    process + critic_states + engine_context,
     "As a training run takes; the states of the critic; of the engine, asleep, its context stays.",
 )
 peak_memory = held("rl.memory.peak", "M_rl", "the fullest device in its fullest phase").equals(
