@@ -172,6 +172,8 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
     names = list_families()[family.value]
     if size is None:
         known = aliases.find_preset("model", family.value, source.preset_names("model"))
+        if usual := terms.load_phrases()["usual members"].get(family.value):
+            return family.assume("usual member", usual, family.value, ", ".join(names[:4]))
         if known is None and len(names) > 1:
             raise ask_for("family", family.place, family.value, ", ".join(names[:8]))
         only = family._replace(value=known or names[0])
@@ -181,7 +183,8 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
     near = spelt or near
     near = [one for one in near if not experts or len({*find_sizes(one)}) > 1]
     near = [one for one in near if experts or "moe" not in one.split("-")]
-    if not near and family.value not in list_words("other_families"):
+    stood_for = family.value in list_words("stood for")
+    if not near and (stood_for or family.value not in list_words("other_families")):
         return None
     if not near:
         wanted = f"{family.value} of {size.value}"
@@ -375,7 +378,7 @@ def _choose_experts(size: Said, active: Said | None) -> Said:
             why += f", with {layers} layers and {experts} experts"
             like = {"extends": name, "layers": layers, "moe": {"experts": experts}}
             return Said(like, size.place, why)
-    shape = choose_shape(active, LineValues()) if active else None
+    shape = choose_shape(active, LineValues()) if active and used < wanted else None
     if shape is None or "parameters" in shape.value:
         raise ask_for("experts", size.place)
     like = terms.as_mapping(shape.value)

@@ -42,6 +42,8 @@ def complete_values(said: LineValues) -> dict[str, Said]:
         asked = [*asked, "tokens-by-deadline"]
         said.assume(*([] if named else ["model"]))
     if sized := "largest-model" in asked:
+        if "size" not in said and said.read("family") in terms.list_words("plain_families"):
+            del said["family"]
         said.assume("model")
         if (spent or {"budget", "money"} & said.keys()) and "cluster.accelerator" not in said:
             said.assume("cluster.accelerator", "cluster.devices")
@@ -59,6 +61,11 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     whole = layout == {"parallelism.zero", "cluster.accelerator"} and "largest-batch" in asked
     if whole and runs.count_holding(said, 1, "kept") == 1:
         said.setdefault("data alone", said["parallelism.zero"]._replace(value=True))
+    if (grid := said.pop("grid", None)) and "cluster" not in said:
+        share = f"{terms.load_phrases()['grids'][grid.value]} g/kWh"
+        said.setdefault(
+            "cluster.carbon_intensity", grid.assume("grid", share, grid.value.capitalize())
+        )
     if "carbon" in asked and "cluster" not in said:
         said.assume("cluster.carbon_intensity")
     runs.add_network(said, asked)
@@ -93,7 +100,8 @@ def complete_values(said: LineValues) -> dict[str, Said]:
         said.assume("training.objective")
     if tuned and not (every or adapted) and {"fewest-devices", "largest-model"} & {*asked}:
         said.add_note(START, "fine-tuning of all weights; LoRA or QLoRA needs less")
-    free = not {LENGTH, "length alone", terms.EACH} & said.keys()
+    stated = {key for key in (LENGTH, terms.EACH) if key in said and not said[key].is_assumed}
+    free = not stated and "length alone" not in said
     usual, longest = terms.get_usual("tuned length"), models.find_longest(said["model"].value)
     if free and (few := runs.find_few_tokens(said)):
         said[LENGTH] = few
@@ -308,6 +316,8 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
         many = many * count if trained else many
         said["training.tokens"] = terms.assume_value(many, why)
         tokens = True
+    if sized and tokens and budget and not hours and "cluster.price" in said:
+        _buy_devices(said, budget, deadline or terms.get_usual("deadline"))
     questions: list[Any] = []
     for name in names:
         if name == "largest-model" and deadline:

@@ -129,8 +129,10 @@ def count_holding(said: LineValues, least: int = 8, taken: str = "bytes") -> int
     """
     model, limits = said["model"].value, terms.load_phrases()["limits"]
     sizes = [said["sized"].value] if "sized" in said else [*find_sizes(model)[:1]]
-    if not sizes or any("lora" in key for key in said):
+    if not sizes:
         return least
+    if any("lora" in key for key in said):  # of weights that are not trained
+        taken = "4 bit" if str(said.read("training.lora.base", "")).startswith("nf4") else "frozen"
     device = load_like("accelerator", said["cluster.accelerator"].value)
     memory = units.parse(device.get("memory"), "bytes") * Fraction(str(limits["share"]))
     needed = units.parse(sizes[0], "parameters") * limits[taken] / memory
@@ -227,7 +229,8 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
     sold.sort(key=lambda one: paid == "spot" and "interruptions" not in one)
     if sold:
         why = "nobody states a price; the first that is listed"
-        key = "price" if "deadline" in said and "largest-model" in asked else "provider"
+        bought = {"deadline", "training.tokens"} & said.keys() and "largest-model" in asked
+        key = "price" if bought else "provider"
         said[f"cluster.{key}"] = terms.assume_value(sold[0][key], why)
     elif "time" not in asked and (spent or {"budget", "money"} & said.keys()):
         place = cloud.place if cloud else terms.START
@@ -294,7 +297,7 @@ def convert_tokens(said: LineValues, tuned: bool) -> None:
     if bare:
         said[terms.LENGTH] = bare.assume("length alone", None, bare.value // 1024)
     (of, packed), length = said.take(terms.EACH, "packed"), said.get(terms.LENGTH)
-    if of and length is None:
+    if of and length is None and not of.is_assumed:
         length = said[terms.LENGTH] = of.assume("example")
     each = length.value if length else pick_length(said["model"].value)
     if length and each < get_limit("length"):

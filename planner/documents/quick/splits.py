@@ -26,6 +26,8 @@ Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it end
 _END = r"(?![^\W_]|[%$€£]|_\d|[.,]\d)"
 #: Characters of no text, which stand for those of a name, and of one that is a number.
 MARK, BARE = "\ue000", "\ue001"
+#: Slots of names that stand in a table, which is a row of phrases.yaml.
+_TABLES = (("dataset", "data sets"), ("collection", "collections"), ("mean", "example tokens"))
 
 
 @cache
@@ -155,12 +157,14 @@ def _fill_phrase(
         node = resources.load_preset(f"clusters/{name}")
         values |= {"each": node["devices_per_node"], "of": node["accelerator"]}
         values["net"] = node.get("network", {}).get("bandwidth")
+    mean = map_names()["mean"].get(aliases.to_letters(words.get("collection", "")))
+    values["mean"] = int(mean) if mean else None
     values |= {"all": text[slice(*found.span())].lower(), "word": groups.get("word", "").lower()}
     with suppress(KeyError):  # a slot of another alternative
         filled = {
             key: values.get(one[1:-1], one.format(**values)) if isinstance(one, str) else one
             for key, one in says.items()
-            if one != "{net}" or values["net"]
+            if not isinstance(one, str) or values.get(one[1:-1], one) is not None
         }
         filled |= {key: one * values["count"] for key, one in says.get("times", {}).items()}
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
@@ -256,7 +260,7 @@ def map_names() -> Mapping[str, Mapping[str, str]]:
     absent = {aliases.to_letters(str(n)): v for n, v in load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in list_families()}
     device = {"device": {**absent, **ship["device"]}, "absent": absent}
-    for slot, table in (("dataset", "data sets"), ("collection", "collections")):
+    for slot, table in _TABLES:
         ship[slot] = {aliases.to_letters(k): str(n) for k, n in load_phrases()[table].items()}
     return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
