@@ -4,8 +4,9 @@
 
 Each published run (presets/runs) is planned as published, and as a newcomer would type it, with
 model, cluster, batch, sequence length, number format and adapters only, under the software of today
-and under that of the month in which it was published. Printed are the predicted step of today over
-the published plan's, and in which newcomer's interval the measured value is.
+and under that of the month in which it was published, with the framework that ran it where that is
+one of the stacks that a plan can name. Printed are the predicted step of today over the published
+plan's, and in which newcomer's interval the measured value is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from planner.base import units
 from planner.base.display import columns
 from planner.documents import source
-from planner.documents.references import list_runs
+from planner.documents.references import list_runs, preset_names
 from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
 
@@ -46,6 +47,9 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
         run, data = evaluate(load(name)), source.read_document(source.locate_file(name, "plan")[0])
         (row,) = run.plan.document.get("measured")
         quantity, dated = row["quantity"], {"kernels": row["date"]}
+        software = run.plan.get("training.implementation")
+        if software in preset_names("stack"):
+            dated["stack"] = f"{software}@{row['date']}"
         today, then = (evaluate(load(strip_run(data.plain(), **kept))) for kept in ({}, dated))
         measured = units.parse(row["value"], today[quantity].unit)
         ratio, off = today[STEP].number / run[STEP].number, run[quantity].number / measured
