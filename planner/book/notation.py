@@ -591,6 +591,8 @@ p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"
 # One matrix product on one device
 N_x = symbol("N_x", "columns of a product on one device", per="product")
 K_x = symbol("K_x", "depth of a product on one device", per="product")
+N_ad = symbol("N_ad", "columns of a product that adapters stand beside", per="product")
+n_ad = symbol("n_ad", "adapters beside a product, each with its own input", per="product")
 
 # One collective over a group of devices
 D_X = symbol(

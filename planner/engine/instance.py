@@ -100,11 +100,12 @@ def build(plan: Plan) -> Case:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
-        axes.update(_model_axes(plan.model, adapters, profile["time"]["gates"] == "joined"))
+        joined = profile["time"]["gates"] == "joined"
+        axes.update(_model_axes(plan.model, adapters, joined))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         chosen = tensors.list_choices(settings, axes["component"])
         axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, settings, chosen)
-        axes["product"] = matmuls.list_matmuls(axes["component"])
+        axes["product"] = matmuls.list_matmuls(axes["component"], joined)
         axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])
         axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
     case = Case(bindings, settings, axes, pair_values, kinds, plan.book)

@@ -31,8 +31,13 @@ EXPERT_DOWN = "expert_down"
 
 
 @cache_last(4)
-def list_matmuls(components: tuple[Entry, ...]) -> Iterator[Entry]:
-    """Yield the matmuls of every block, in the order of its components."""
+def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]:
+    """Yield the matmuls of every block, in the order of its components.
+
+    Args:
+        components: those of all blocks.
+        joined: whether the implementation keeps joined components as one matrix, with one adapter.
+    """
     products: dict[tuple[Entry, tuple[str, ...]], list[Entry]] = {}
     for component in components:
         if component.settings["type"] == "linear" and component.parent is not None:
@@ -41,11 +46,16 @@ def list_matmuls(components: tuple[Entry, ...]) -> Iterator[Entry]:
     for (block, _), members in products.items():
         first = members[0]
         split = first.settings["split"]
-        columns, depth = _split_widths(
-            tuple(member.bindings[notation.n_out] for member in members),
-            first.bindings[notation.n_in],
-            split,
-            first.name == EXPERT_DOWN,
+        adapted = [member for member in members if member.settings["adapted"]]
+        whole = bool(adapted) and (joined or bool(block.settings.get("block.fused")))
+        (columns, depth), (beside, _) = (
+            _split_widths(
+                tuple(member.bindings[notation.n_out] for member in some),
+                first.bindings[notation.n_in],
+                split,
+                first.name == EXPERT_DOWN,
+            )
+            for some in (members, members if whole else adapted)
         )
         name = ", ".join(member.name.replace("_", " ") for member in members)
         yield Entry(
@@ -56,6 +66,8 @@ def list_matmuls(components: tuple[Entry, ...]) -> Iterator[Entry]:
             bindings={
                 notation.N_x: columns,
                 notation.K_x: depth,
+                notation.N_ad: beside,
+                notation.n_ad: 1 if whole else len(adapted),
                 notation.applied: first.bindings[notation.applied],
             },
             settings={
@@ -65,7 +77,7 @@ def list_matmuls(components: tuple[Entry, ...]) -> Iterator[Entry]:
                 "final": members[-1].settings["final"],
                 "bias": any(member.settings["bias"] for member in members),
                 **({"lora": False} if first.settings.get("lora") is False else {}),
-                "adapted": any(member.settings["adapted"] for member in members),
+                "adapted": bool(adapted),
                 "hidden matrix": first.settings["hidden matrix"],
             },
         )

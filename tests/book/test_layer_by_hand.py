@@ -134,6 +134,33 @@ def test_a_packed_weight_is_unpacked_by_the_kernels_of_its_library(
 
 
 @pytest.mark.parametrize(
+    ("implementation", "fused", "adapters", "columns"),
+    # PEFT has an adapter for each of the model's modules; Megatron-LM's linear_qkv and GPT-2's
+    # c_attn are one module, which gives all three.
+    [
+        ("transformers", False, 2, HIDDEN + GROUPS * SIZE),
+        ("transformers", True, 1, HIDDEN + 2 * GROUPS * SIZE),
+        ("megatron", False, 1, HIDDEN + 2 * GROUPS * SIZE),
+    ],
+)
+def test_adapters_are_those_of_the_modules_that_they_stand_beside(
+    implementation: str, fused: bool, adapters: int, columns: int
+) -> None:
+    lora = {"rank": 24, "targets": ["query", "value"]}
+    own = {"heads": HEADS, "kv_heads": GROUPS, "fused": fused}
+    run = {"training__implementation": implementation, "training__precision": "bf16-pure"}
+    run |= {"training__lora": lora, "parallelism": {"zero": 0}, "cluster__devices": 1}
+    e = evaluation({"attention": own}, **run)
+    name = "query+key+value"
+    narrow, there, back, started = products(
+        e, name, "narrow", "adapter", "adapter_backward", "adapter_launches"
+    )
+    assert there - narrow == 5 * 2 * TOKENS * columns / RATE
+    assert back - 2 * narrow == 2 * TOKENS * (2 * columns + 3 * adapters * HIDDEN) / RATE
+    assert started == 10 * adapters
+
+
+@pytest.mark.parametrize(
     ("accelerator", "date", "branches"),
     # Pull request 1747 of bitsandbytes: a table in place of branches is 1.36 to 2.07 times as fast
     # on A100 and H100, and no faster on L4 and A10 but for small weights.

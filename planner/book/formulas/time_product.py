@@ -276,7 +276,7 @@ for _forms, _peft, _turns, _wide, _why in (
     adapter_bytes.by(_source, time_adapters=_forms).equals(_wide, "It drops what enters it.")
 #: Dropout reads a value and writes one and a mask of 1 byte, or backward reads both and writes one;
 #: gradients are cast as their values were.
-_on_input = (p_lora * (2 * adapter_bytes + 1) + adapter_casts * (k_a + adapter_bytes)) * K_x
+_on_input = (p_lora * (2 * adapter_bytes + 1) + adapter_casts * (k_a + adapter_bytes)) * K_x * n_ad
 
 of_adapter = partial(product_time, attribution="adapters", coefficient="bytes")
 
@@ -284,9 +284,11 @@ narrow = product_time(
     "time.product.narrow", r"t_{\mathrm{AB}}", "the two products of a product's adapter, forward"
 )
 narrow.by(ROOFLINE, adapted=True, coefficient="FLOP").equals(
-    sum(kernel(x, x, 1, 1, rate, half, k_a) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
-    "From inputs to rank and from rank to outputs, on values of the activations' width whatever "
-    "the format of the frozen product: far below the rate of wide products, or memory traffic.",
+    n_ad * kernel((rows, k_l, K_x), (rows, k_l, K_x), 1, 1, rate, half, k_a)
+    + kernel((rows, N_ad, k_l), (rows, N_ad, k_l), 1, 1, rate, half, k_a),
+    "Of each adapter from inputs to rank, and from rank to outputs, on values of the activations' "
+    "width whatever the format of the frozen product: far below the rate of wide products, or "
+    "memory traffic.",
 )
 
 DORA = "PEFT 0.21.2, tuners/lora/dora.py (DoraLinearLayer) and variants.py (DoraLinearVariant)"
@@ -296,8 +298,9 @@ norms = product_time(
 norms.by(DORA, adapted=True, coefficient="FLOP").equals(
     p_dora
     * (
-        sum(kernel(x, x, 1, 1, rate, half, k_a) for x in ((K_x, k_l, K_x), (K_x, N_x, k_l)))
-        + K_x * (K_x * (2 * k_w + k_a) + N_x * (k_a + frozen_bytes + 8 * k_w)) / (W * e_mem)
+        n_ad * kernel((K_x, k_l, K_x), (K_x, k_l, K_x), 1, 1, rate, half, k_a)
+        + kernel((K_x, N_ad, k_l), (K_x, N_ad, k_l), 1, 1, rate, half, k_a)
+        + K_x * (n_ad * K_x * (2 * k_w + k_a) + N_ad * (k_a + frozen_bytes + 8 * k_w)) / (W * e_mem)
     ),
     "An identity as wide as the input passes both matrices, which makes their product; it is cast "
     "to the adapter's format, as the frozen weight is (2 accesses of each), scaled (2), added (3) "
@@ -306,7 +309,7 @@ norms.by(DORA, adapted=True, coefficient="FLOP").equals(
 
 adapter = of_adapter("time.product.adapter", r"t_a", "forward pass of a product's adapter")
 adapter.by(FUSED_ADAPTER, **_FUSED).equals(
-    narrow + rows * (k_a * N_x + _on_input) / (W * e_mem),
+    narrow + rows * (k_a * N_ad + _on_input) / (W * e_mem),
     "Two narrow products, of which the second scales and adds to what the frozen weight gave, "
     "which it reads; the input goes through the adapter's dropout.",
 )
@@ -315,7 +318,7 @@ adapter_backward = of_adapter(
     "time.product.adapter_backward", r"t_a'", "backward pass of a product's adapter"
 )
 adapter_backward.by(FUSED_ADAPTER, **_FUSED).equals(
-    2 * narrow + rows * (k_a * K_x + _on_input) / (W * e_mem),
+    2 * narrow + rows * (k_a * K_x * n_ad + _on_input) / (W * e_mem),
     "Each narrow product twice, scaling on its way and adding to the frozen weight's gradient of "
     "the input, which one of them reads; dropout comes between.",
 )
@@ -336,9 +339,9 @@ for _form, _copies, _added, _back in (
 ):
     adapter.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
         narrow
-        + rows * ((2 * k_a + _added) * N_x + _on_input) / (W * e_mem)
+        + rows * ((2 * k_a + _added) * N_ad + _on_input) / (W * e_mem)
         + norms
-        + p_dora * (p_lora * forward + 7 * rows * k_w * N_x / (W * e_mem)),
+        + p_dora * (p_lora * forward * N_ad / N_x + 7 * rows * k_w * N_ad / (W * e_mem)),
         "Two narrow products; their output is scaled (2 accesses) and added to that of the frozen "
         "weight (3), of which PEFT makes a copy first (2) where it has 4 bits: in 4 bytes in a "
         "prepared model or without autocast. The input goes through casts and dropout. DoRA "
@@ -347,21 +350,25 @@ for _form, _copies, _added, _back in (
     )
     adapter_backward.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
         2 * narrow
-        + rows * (_back * N_x + 3 * k_a * K_x + _on_input) / (W * e_mem)
-        + p_dora * (p_lora * gradient_of_input + rows * (12 * k_w + 3 * k_a) * N_x / (W * e_mem)),
+        + rows * (_back * N_ad + 3 * k_a * K_x * n_ad + _on_input) / (W * e_mem)
+        + p_dora
+        * (
+            p_lora * gradient_of_input * N_ad / N_x
+            + rows * (12 * k_w + 3 * k_a) * N_ad / (W * e_mem)
+        ),
         "Each narrow product twice, for its input and for its weight; the incoming gradient is "
         "cast to their format and scaled (2 accesses), that of the input passes dropout and is "
         "added to the frozen weight's (3). Of DoRA both outputs and the magnitudes get gradients, "
         "the frozen product's input once more where it is dropped.",
     )
     adapter_launches.by(ADAPTER, time_adapters=_form, **_SEPARATE).equals(
-        10 + _copies + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora),
+        n_ad * (10 + _copies + 2 * p_lora + 2 * adapter_casts + p_dora * (20 + 2 * p_lora)),
         "Forward two products, scaling and sum, and a copy where PEFT makes one; backward four "
         "products, scaling and the sum of two gradients; casts and dropout in each. DoRA adds "
         "eleven forward and nine backward, and two products where its input is dropped.",
     )
 adapter_launches.by(FUSED_ADAPTER, **_FUSED).equals(
-    6 + 2 * p_lora, "Two products forward and four backward; dropout in each."
+    n_ad * (6 + 2 * p_lora), "Two products forward and four backward; dropout in each."
 )
 
 cast_width = of_product(
