@@ -426,6 +426,9 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
             notes.append(f"{identifier} is measured by {log.format}'s own count of FLOPs")
     if not found:
         raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
+    for losses in log.list_series(logs.LOSS)[:1]:
+        ends = (numbers.text(losses.to_exact(losses.doubles[at]), style="exact") for at in (0, -1))
+        notes.append("the loss is {} at the first record and {} at the last".format(*ends))
     run, paused = (
         sum(map(values.to_exact, values.doubles), Fraction(0))
         for name in ("run_seconds", "evaluation_seconds")

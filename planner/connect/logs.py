@@ -61,6 +61,8 @@ TRAINERS: Mapping[str, Sequence[str]] = {
 RATES = ("steps_per_second", "samples_per_second", "seconds_per_sample")
 #: The column of what a trainer of reinforcement learning waits for responses.
 WAIT = "response_wait"
+#: The column of the loss, which is shown and compared with nothing.
+LOSS = "loss"
 #: The column of a step time that no column says, but a clock and a counter.
 CLOCK = "clock"
 #: What begins an event of MLPerf's logging, and a mapping as Python prints it.
@@ -522,7 +524,7 @@ class _Rows:
         for place, quantity, worth, least, most in known:
             value = values[place]
             number = _parse_number(value)
-            if number is None:
+            if number is None or (quantity == LOSS and not 0 < number < math.inf):
                 continue
             if number > most:
                 # A share of percent that does not say so is that of another peak, too.

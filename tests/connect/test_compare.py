@@ -112,7 +112,8 @@ def test_the_warm_up_may_be_told() -> None:
         ("mfu(%)", ("time.mfu", Fraction(1, 100))),
         ("throughput(tps)", ("time.tokens_per_second_per_device", 1)),
         ("step_time_gib", None),
-        ("loss", None),
+        ("loss", ("loss", 1)),
+        ("learning_rate", None),
         ("memory/max_reserved(%)", None),  # of the device, not of a quantity of ours
     ],
 )
@@ -124,6 +125,12 @@ def test_another_batch_than_planned_is_said() -> None:
     plan = loading.load(ROOT / "presets" / "gpt3_a100x1024.yaml", ["training.global_batch=768"])
     notes = compare.compare(plan, LOGS / "megatron.log").notes
     assert any("1536 sequences, the plan has 768" in note for note in notes)
+
+
+def test_the_loss_of_a_log_is_shown_and_judges_nothing() -> None:
+    found = compare.compare(gpt2(), LOGS / "torchtitan.log")
+    assert any(note.endswith("and 9.9 at the last") for note in found.notes)
+    assert not any("loss" in row.id for row in found.rows)
 
 
 def test_a_ratio_is_planned_over_measured() -> None:
@@ -198,7 +205,7 @@ def test_what_no_setting_explains_is_said() -> None:
         (b"step,step_time\n1,-2\n", ":2: step_time is -2"),
         (b'{"step_time": 1}\n{"step_time": \n', ":2:"),
         (b'[{"step_time": 1},', ":1:"),
-        (b'{"loss": 1}', "no log of a training run"),
+        (b'{"lr": 1}', "no log of a training run"),
     ],
 )
 def test_what_is_no_log_is_a_fault_with_its_place(

@@ -49,7 +49,9 @@ def test_the_program_names_the_framework(script: str, name: str) -> None:
         commands.find_framework(script, place)
 
 
-@pytest.mark.parametrize("text", ["model: x\nargs: --a 1\n", '{"a": "x --b"}', "a/b", "x.yaml"])
+@pytest.mark.parametrize(
+    "text", ["\n" * 200_000, "model: x\nargs: --a 1\n", '{"a": "x --b"}', "a/b", "x.yaml"]
+)
 def test_a_file_of_settings_is_no_command(text: str) -> None:
     assert not commands.is_command(text, Place("run"))
 

@@ -166,8 +166,12 @@ def _find_source(path: str) -> str:
             by_hand = f"; by hand: {row['write']}" if "write" in row else ""
             allowed = f"plan.py quick and its keys{by_hand}"
             raise PlanError(Fault(f"a file of {name}, which is not read", place, allowed))
-    is_command = commands.is_command(text, place)
-    return commands.find_framework(text, place) if is_command else "huggingface"
+    if commands.is_command(text, place):
+        return commands.find_framework(text, place)
+    if place.file.endswith((".yaml", ".yml", ".toml", ".py")):
+        allowed = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS, *TABLED))}"
+        raise PlanError(Fault("no framework is known by what the file has", place, allowed))
+    return "huggingface"
 
 
 def _write_model(config: Any, place: Place) -> ImportResult:

@@ -31,7 +31,7 @@ VARIABLE = re.compile(r"(?!(?:model|cluster)$)[A-Za-z0-9_]+")
 LAUNCHER_NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
 LISTED_DEVICES = re.compile(r"(?:[\w.-]+:)?([0-9]{1,3}(?:,[0-9]{1,3})*)")
 #: What a file of settings begins with, and no command.
-SETTINGS = re.compile(r"\s*\{|^[A-Za-z_][\w.]*:(\s|$)", re.MULTILINE)
+SETTINGS = re.compile(r"\{|^[A-Za-z_][\w.]*:(\s|$)", re.MULTILINE)
 OPTION = re.compile(r"(^|\s)--[A-Za-z]")
 
 

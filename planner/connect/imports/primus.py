@@ -27,7 +27,9 @@ MOST_FOLDERS = 12  # between a configuration and its repository
 
 def is_primus(text: str) -> bool:
     """Check whether a text is a configuration of Primus."""
-    return MODULES.search(text) is not None and re.search(r"^\s+framework:", text, re.M) is not None
+    return (
+        MODULES.search(text) is not None and re.search(r"^[ \t]+framework:", text, re.M) is not None
+    )
 
 
 def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> TrainingCommand:

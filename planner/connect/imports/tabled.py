@@ -47,7 +47,8 @@ def find_tabled_trainer(text: str, place: Place) -> str:
             if table.program and re.search(table.program, text):
                 return name
         elif table.sections and all(
-            re.search(rf'(^|(^|[{{,])\s*"){one}"?:\s', text, re.MULTILINE) for one in table.sections
+            re.search(rf'(^|^[ \t]*"|[{{,]\s*"){one}"?:\s', text, re.MULTILINE)
+            for one in table.sections
         ):
             return name
     return ""
