@@ -96,10 +96,15 @@ def split_alternatives(text: str) -> list[str]:
         held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
         kinds = [_map_kinds(one).keys() - ({"software"} - differing) for one in held]
         more = kinds[0] - kinds[1]
-        if differing and single and kinds[1] <= kinds[0] and more <= {"cluster.devices"}:
+        if (
+            differing
+            and single
+            and kinds[1] <= kinds[0]
+            and more <= {"cluster.devices", "cluster.devices_per_node"}
+        ):
             without = splits.Piece(join.start(), join.end(), None)
             first, rest = (splits.blank(text, [without, *side]) for side in held[::-1])
-            counts = left["cluster.devices"] if more else ()  # of both: 8 a100 vs h100
+            counts = left.get("cluster.devices", ()) if more else ()  # of both: 8 a100 vs h100
             rest += "".join(f" {one.rpartition(' ')[2]} gpus" for one in counts)
             return [*split_alternatives(first)[:1], *split_alternatives(rest)]
     pairs = []
