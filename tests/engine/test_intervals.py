@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from random import Random
@@ -179,8 +179,8 @@ OPEN = {
 SCALARS = [q.id for q in BOOK.quantities.values() if not q.per]
 
 
-def evaluations() -> Iterator[Evaluation]:
-    for model, training, layout in STRUCTURES:
+def evaluations(structures: Iterable[Any]) -> Iterator[Evaluation]:
+    for model, training, layout in structures:
         document = {
             "name": "a structure", "model": model, "cluster": CLUSTER,
             "training": {"tokens": 10**9, "sequence_length": 2048, "global_batch": 64, **training},
@@ -220,11 +220,12 @@ def counterexample(
 COUNTED = "time.mfu"
 
 
-@pytest.mark.slow
-def test_no_quantity_leaves_its_range() -> None:
+@pytest.mark.slow(every=5)
+@pytest.mark.parametrize("start", range(5))
+def test_no_quantity_leaves_its_range(start: int) -> None:
     """Over the ranges of the schemas, for each structure of plan that is tried."""
     count, open_ = 0, Counter[str]()
-    for evaluation in evaluations():
+    for evaluation in evaluations(STRUCTURES[start::5]):
         ranges = intervals.domains(evaluation)
         instances, left = unproved(evaluation, ranges)
         count += instances
@@ -233,6 +234,6 @@ def test_no_quantity_leaves_its_range() -> None:
                 continue
             open_[key[0]] += 1
             assert counterexample(evaluation, ranges, key, 25) is None, key[0]
-    print(f"{len(STRUCTURES)} structures, {count} values, not proved: {dict(open_)}")
+    print(f"{count} values, not proved: {dict(open_)}")
     assert set(open_) <= OPEN
-    assert count > 10_000
+    assert count > 1_500

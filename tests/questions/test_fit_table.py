@@ -76,7 +76,7 @@ def test_the_page_of_cards_is_what_the_command_prints(card: str) -> None:
         assert [line for line in shown if line.startswith(row)], row
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("trainer", ["trl", "axolotl", "llama-factory"])
 def test_trainers_start_the_plans_of_their_stack(trainer: str, tmp_path: Path) -> None:
     table = evaluate_fit_table(

@@ -25,8 +25,8 @@ def said(result: Result) -> Any:
     return result.to_json(), first.text, first.numbers, first.memory, first.step, first.plan_line
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow(every=5)
+@pytest.mark.parametrize("seed", [0, 1])
 def test_each_is_what_it_is_by_itself(seed: int) -> None:
     chance, plans = random.Random(seed), list[Any]()
     names = preset_names("plan")
