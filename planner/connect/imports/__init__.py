@@ -120,7 +120,7 @@ def import_file(
         return _write_document(made.document, made.came_from, kind, names, made.said, place)
     from planner.connect.imports import launch, primus, tabled
 
-    plan = plan or (source == "megatron" and primus.is_primus(text))
+    plan = plan or (source in ("megatron", "maxtext") and primus.is_primus(text))
     if source == "megatron" and not plan:
         names = "Megatron-LM argument", "Megatron-LM arguments"
         return _write_document(
@@ -160,7 +160,7 @@ def _find_source(path: str) -> str:
     if found := tabled.find_tabled_trainer(text, place):
         return found
     if primus.is_primus(text):
-        return "megatron"
+        return primus.find_primus_framework(text)
     for name, row in shell.LAUNCHERS["others"].items():
         if all(re.search(one, text, re.MULTILINE) for one in row["has"]):
             by_hand = f"; by hand: {row['write']}" if "write" in row else ""

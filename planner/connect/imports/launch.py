@@ -376,6 +376,8 @@ def _load_values(
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
+    elif known.name == "maxtext" and primus.is_primus(text):
+        found = flatten_options(primus.read_primus_maxtext(text, place, variables))
     else:
         found = flatten_options(_parse_mapping(text, place))
     said = LaunchValues(found)

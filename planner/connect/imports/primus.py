@@ -22,6 +22,8 @@ ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 #: Primus's own names.
 PRIMUS = resources.load_beside(__file__)
 BASES = "extends"
+#: What Primus's files for MaxText have and MaxText does not.
+NO_OPTION = "trainable|.*sink_level|.*sink.*|base_module.*|hf_access_token"
 MOST_FOLDERS = 12  # between a configuration and its repository
 
 
@@ -30,6 +32,11 @@ def is_primus(text: str) -> bool:
     return (
         MODULES.search(text) is not None and re.search(r"^[ \t]+framework:", text, re.M) is not None
     )
+
+
+def find_primus_framework(text: str) -> str:
+    """Find the framework that a configuration of Primus trains with; megatron for one not read."""
+    return "maxtext" if re.search(r"^[ \t]+framework:[ \t]*maxtext\b", text, re.M) else "megatron"
 
 
 def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> TrainingCommand:
@@ -44,19 +51,7 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Traini
         PlanError: it trains with another framework, a file that it names is not in its repository,
             or an option is refused.
     """
-    modules = read_configuration(text, place, BASES)[0].get("modules")
-    module = modules.get("pre_trainer") if isinstance(modules, Mapping) else None
-    if not isinstance(module, Mapping) or module.get("framework") != "megatron":
-        named = module.get("framework") if isinstance(module, Mapping) else "no pre_trainer"
-        fault = f"{one_line(str(named))[:60]} is not read"
-        raise PlanError(Fault(fault, place, "modules.pre_trainer with framework: megatron"))
-    tree: dict[str, Any] = {}
-    for key, folder in PRIMUS["folders"].items():
-        named = _fill_variables(str(module.get(key)), variables)
-        tree |= read_base(_find_file(named, folder, place), BASES)
-    overrides = module.get("overrides") or {}
-    if not isinstance(overrides, Mapping):
-        raise PlanError(Fault("overrides is no mapping", place))
+    tree, overrides = _read_module(text, place, variables, "megatron")
     own = dict(_name_options(overrides, variables))
     options = {**dict(_name_options(tree, variables)), **own}
     of_primus = option_table.OptionTable(**PRIMUS["options"])
@@ -76,6 +71,54 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Traini
         if known and not left_out and _has_value(value) and not is_equal(value, default):
             kept[option] = value
     return TrainingCommand(kept, None, lines)
+
+
+def read_primus_maxtext(text: str, place: Place, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Read a configuration that trains with MaxText, as one of MaxText; what its file of modules
+    has besides is no option of a run's numbers.
+
+    Raises:
+        PlanError: as ``read_primus``.
+    """
+    tree, overrides = _read_module(text, place, variables, "maxtext")
+    return {
+        key: parse_word(_fill_variables(value, variables), key)
+        if isinstance(value, str) and ENVIRONMENT_VARIABLE.search(value)
+        else value
+        for key, value in {**tree, **overrides}.items()
+        if not re.fullmatch(NO_OPTION, key)
+    }
+
+
+def _read_module(
+    text: str, place: Place, variables: Mapping[str, str], framework: str
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Read the files that a configuration names, and its overrides.
+
+    Args:
+        text: the configuration.
+        place: the file.
+        variables: variables of the environment.
+        framework: the framework that it has to train with.
+
+    Raises:
+        PlanError: it trains with another one, or a file is not in its repository.
+    """
+    modules = read_configuration(text, place, BASES)[0].get("modules")
+    module = modules.get("pre_trainer") if isinstance(modules, Mapping) else None
+    if not isinstance(module, Mapping) or module.get("framework") != framework:
+        named = module.get("framework") if isinstance(module, Mapping) else "no pre_trainer"
+        fault = f"{one_line(str(named))[:60]} is not read"
+        allowed = "modules.pre_trainer with framework: megatron or maxtext"
+        raise PlanError(Fault(fault, place, allowed))
+    tree: dict[str, Any] = {}
+    for key, folder in PRIMUS["folders"].items():
+        named = _fill_variables(str(module.get(key)), variables)
+        tree |= read_base(_find_file(named, f"{folder}/{framework}", place), BASES)
+    overrides = module.get("overrides") or {}
+    if not isinstance(overrides, Mapping):
+        raise PlanError(Fault("overrides is no mapping", place))
+    return tree, overrides
 
 
 def _fill_variables(text: str, variables: Mapping[str, str]) -> str:
