@@ -77,6 +77,11 @@ def read_primus_maxtext(text: str, place: Place, variables: Mapping[str, str]) -
     """Read a configuration that trains with MaxText, as one of MaxText; what its file of modules
     has besides is no option of a run's numbers.
 
+    Args:
+        text: the configuration.
+        place: the file.
+        variables: variables of the environment.
+
     Raises:
         PlanError: as ``read_primus``.
     """
