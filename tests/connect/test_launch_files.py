@@ -205,6 +205,9 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
     done = run_cli("import", str(file), "--from", "axolotl")  # a shipped model by its page
     assert done.returncode == 0 and "model: llama3-8b  # base_model" in done.stdout
     assert "unknown to" not in done.stderr
+    done = run_cli("import", str(file), "--set", "model=llama3-8b")  # two keys that many have
+    assert done.returncode == 2 and "no framework is known by what the file" in done.stderr
+    file.write_text('{"model_type": "gpt2"}')  # a model's configuration, whatever its name
     done = run_cli("import", str(file), "--set", "model=llama3-8b")
     assert done.returncode == 2 and "--set is only for launch files" in done.stderr
 

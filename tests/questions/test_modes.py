@@ -122,7 +122,7 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     in time only with what is computed again of one."""
     times = {"time.part.host", "time.part.repeated", "time.product.casts"}
     times |= {f"time.part.busy.{each}" for each in ("forward", "backward", "kept", "weights")}
-    times.add("time.part.exchanged")
+    times |= {"time.part.exchanged", "time.product.cast_launches"}
     assert set(modes.find_affected((STEP,))) == times
     assert times < set(modes.find_affected(("time.hfu",)))
     told = {d.id for d in BOOK.list_formulas() if recomputed_in_flight in d.expression.symbols}

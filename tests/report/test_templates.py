@@ -154,6 +154,7 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
         ("search", small, "-o", tmp_path / "c.md", "-o", tmp_path / "c.html"),
         ("sweep", study, "-o", tmp_path / "d.csv", "-o", tmp_path / "d.md",
          "-o", tmp_path / "d.html"),
+        ("fit-table", "--device", "t4", "--model", "qwen3-0.6b", "--format", "html"),
         *(("export", "llama70b_h100x1024", "--to", "torchtitan", "--job", job, "-o", tmp_path / job)
           for job in ("slurm", "kubernetes", "skypilot")),
     ):  # fmt: skip
@@ -163,7 +164,7 @@ def test_every_template_is_given_plain_data(given: Given, tmp_path: Path) -> Non
     page.render_shell(), page.render_style.__wrapped__()
     for name, body in (
         ("answer", {"textA": other}), ("diff", {"textA": other}), ("more", {}), ("search", {}),
-        ("panel", {}),
+        ("panel", {}), ("solve", {"question": "advise"}),
         ("solve", {"question": "largest-batch"}), ("why", {"id": "memory.total"}),
         ("chart", {"quantity": "memory.process", "key": "training.micro_batch"}),
     ):  # fmt: skip

@@ -146,6 +146,8 @@ def import_file(
 def _find_source(path: str) -> str:
     """Find what wrote a file, or arguments: of a command the framework of its program.
 
+    A file in JSON that no framework is known by is a model's configuration, whatever its name.
+
     Raises:
         PlanError: a command whose program is not known.
     """
@@ -168,7 +170,7 @@ def _find_source(path: str) -> str:
             raise PlanError(Fault(f"a file of {name}, which is not read", place, allowed))
     if commands.is_command(text, place):
         return commands.find_framework(text, place)
-    if place.file.endswith((".yaml", ".yml", ".toml", ".py")):
+    if place.file.endswith((".yaml", ".yml", ".toml", ".py")) and text.lstrip()[:1] != "{":
         allowed = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS, *TABLED))}"
         raise PlanError(Fault("no framework is known by what the file has", place, allowed))
     return "huggingface"
