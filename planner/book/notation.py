@@ -592,6 +592,7 @@ p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"
 N_x = symbol("N_x", "columns of a product on one device", per="product")
 K_x = symbol("K_x", "depth of a product on one device", per="product")
 N_ad = symbol("N_ad", "columns of a product that adapters stand beside", per="product")
+p_ad = symbol("p_ad", "whether one adapter stands beside all columns of a product", per="product")
 n_ad = symbol("n_ad", "adapters beside a product, each with its own input", per="product")
 
 # One collective over a group of devices

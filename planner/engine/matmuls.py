@@ -26,8 +26,6 @@ JOINED = (
     ("shared_gate", "shared_up"),
 )
 KERNEL = {name: names for names in JOINED for name in names}
-#: The products of an expert that sum over its width, which expert-tensor ranks divide.
-EXPERT_DOWN = "expert_down"
 
 
 @cache_last(4)
@@ -53,10 +51,12 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
                 tuple(member.bindings[notation.n_out] for member in some),
                 first.bindings[notation.n_in],
                 split,
-                first.name == EXPERT_DOWN,
+                first.name == "expert_down",
             )
-            for some in (members, members if whole else adapted)
+            for some in (members, adapted)
         )
+        if 0 < len(adapted) < len(members):  # one formula under every implementation
+            beside = notation.p_ad * columns + (1 - notation.p_ad) * beside
         name = ", ".join(member.name.replace("_", " ") for member in members)
         yield Entry(
             "product",
@@ -67,6 +67,7 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
                 notation.N_x: columns,
                 notation.K_x: depth,
                 notation.N_ad: beside,
+                notation.p_ad: int(whole),
                 notation.n_ad: 1 if whole else len(adapted),
                 notation.applied: first.bindings[notation.applied],
             },
@@ -85,7 +86,15 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
 
 @lru_cache(maxsize=256)
 def _split_widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
-    """Return columns and depth on one device, of joined components under their split."""
+    """Return columns and depth on one device, of joined components under their split.
+
+    Args:
+        columns: those of each component.
+        depth: of all of them.
+        split: how tensor parallelism divides them.
+        down: whether they are the product of an expert that sums over its width, which
+            expert-tensor ranks divide.
+    """
     wide = add(*columns)
     if split == "column":
         wide = wide / notation.t

@@ -166,9 +166,8 @@ class Rows:
     def score_simplicity(self, places: Any) -> Any:
         return self.every["plain"].ravel()[self.number.ravel()[places]]
 
-    def prefer_known(self, score: Any, places: Any) -> Any:
-        untried = ~self.every["tried"].ravel()[self.number.ravel()[places]]
-        return score * np.where(untried, 1.77, 1)
+    def find_untried(self, places: Any) -> Any:
+        return ~self.every["tried"].ravel()[self.number.ravel()[places]]
 
 
 class Given:
@@ -220,7 +219,8 @@ def test_of_given_layouts_it_is_that_of_an_enumeration(
     if first is not None and plainest is not None:
         known = [n for n in kept if flat["tried"][n] and flat[STEP][n] > 0] or kept
         least = min(flat[STEP][n] for n in known if flat[STEP][n] > 0)
-        near = [n for n in known if flat[STEP][n] <= least * 1.02]
+        most = 1.02 * (least if least > first[0] * 1.02 else first[0])
+        near = [n for n in known if flat[STEP][n] <= most]
         assert plainest[1] == min(flat["plain"][n] for n in near)
         assert flat["plain"][plainest[2]] == plainest[1]  # type: ignore[call-overload]
     if not any(limit.quantity == STEP for limit in limits):

@@ -109,10 +109,9 @@ class BoundedSearch:
     def find_simplest(self) -> Item | None:
         """Find the simplest layout with nearly the best score, as ``search`` and ``parallelism:
         auto`` take it; its second number is its simplicity score."""
-        plain = Plain()
+        plain = Plain(self.by)
         for chunk, places in self._yield_by_score(lambda: plain.most, True):
-            known = chunk.prefer_known(chunk.of(self.by, places), places)
-            plain.add_layouts(known, chunk.score_simplicity, chunk.build_setting, places)
+            plain.add_layouts(chunk.of(self.by, places), chunk, places)
         return plain.first
 
     def find_max_slack(self) -> Item | None:

@@ -201,8 +201,7 @@ class SearchResult(Shown):
         same: recomputation modes left out, each with an equivalent mode (``Walk.same``).
         narrowed: the values of keys to which the search was narrowed.
         margin: the limit that a layout must satisfy in order to fit.
-        plain: the layout to run: the simplest within ``selection.SPARE`` of the best, of those that
-            somebody is known to have run if one is within ``layouts.RUN_BEFORE``.
+        plain: the layout to run, as ``selection.Plain`` selects it.
         launcher: the framework that can start the layouts.
         tight: whether none keeps the margin, so that those that fit as predicted are ranked.
     """
@@ -545,7 +544,7 @@ class _Kept:
             choices: whether to keep the best layout for each value of each key.
         """
         self.count = 0
-        self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
+        self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain(by)
         self.choices, self.chosen = choices, ByChoice()
 
     def add_chunk(self, chunk: SpaceRows, score: Array, memory: Array, fits: Array) -> None:
@@ -562,8 +561,7 @@ class _Kept:
         some, held = score.ravel()[kept], memory.ravel()[kept]
         for best in (self.best, self.front):
             best.add(some, held, chunk.build_setting, kept)
-        some = chunk.prefer_known(some, kept)
-        self.plain.add_layouts(some, chunk.score_simplicity, chunk.build_setting, kept)
+        self.plain.add_layouts(some, chunk, kept)
         if self.choices:
             self.chosen.add_layouts(score, memory, fits, chunk.choices, chunk.build_setting)
 

@@ -22,7 +22,7 @@ from planner.documents import stacks
 from planner.documents.source import change_keys
 from planner.engine import instance
 from planner.engine.arrays.table import Array
-from planner.plans import error_bands, layout, pipeline
+from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.placement import IN_BACKWARD, STEP
@@ -39,9 +39,6 @@ Choices = tuple[str, Sequence[Any], Array]
 VIRTUAL, SCHEDULE, CUT = layout.RUN
 SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
-#: By what share a layout that somebody ran may be worse than one that nobody is known to have run:
-#: as much longer as runs of a kind that nobody measured may take.
-RUN_BEFORE = float(error_bands.row(error_bands.DENSE, {})["high"])
 #: Schedules that training frameworks offer and people run; simplest first.
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
@@ -442,8 +439,7 @@ class Space:
             known = [(key, values) for key, values in limits if key in (*OUTER, *INNER)]
             return [all(d.changes[key] in values for key, values in known) for d in self.degrees]
 
-        told = ("stacked", *self.said)
-        return self._once(told, lambda: np.array([find(stage) for stage in self.said]))
+        return self._once(("stacked", *self.said), lambda: np.array([*map(find, self.said)]))
 
     def _find_limits(self, known: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
         """Find what the plan's stack runs, by key, where the keys of the layout are known that are
@@ -576,12 +572,9 @@ class SpaceRows(Rows):
             found = found & space.find_startable(self)
         return np.broadcast_to(found, self.shape)
 
-    def prefer_known(self, score: Array, places: Array) -> Array:
-        """Return the scores of layouts by their indices, all (layouts,); those that nobody is known
-        to have run are worse by ``RUN_BEFORE``."""
-        untried = self.space.untried[self.of_degrees[places % len(self)]]
-        factors: Array = np.power(1 + RUN_BEFORE, untried * np.sign(score))
-        return score * factors
+    def find_untried(self, places: Array) -> Array:
+        """Find which layouts nobody is known to have run, by their indices, both (layouts,)."""
+        return np.asarray(self.space.untried[self.of_degrees[places % len(self)]])
 
     def score_simplicity(self, places: Array) -> Array:
         """Return the simplicity score of layouts, by their indices, both (layouts,); least is

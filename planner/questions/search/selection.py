@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from planner.engine.arrays.table import Array
-from planner.plans.error_bands import load_order
-from planner.questions.search.layouts import Setting
+from planner.plans import error_bands
+from planner.questions.search.layouts import Setting, SpaceRows
 
 #: A selected layout with its two numbers.
 Item = tuple[float, float, Setting]
@@ -23,7 +23,10 @@ Settings = Callable[[int], Setting]
 DIGITS = 38
 #: By what share of the minimised quantity a simpler layout may be worse than the best, and win:
 #: up to it published runs do not tell two layouts apart.
-SPARE = load_order().close
+SPARE = error_bands.load_order().close
+#: By what share a layout that somebody ran may take longer than one that nobody is known to have
+#: run: as much as runs of a kind that nobody measured may.
+RUN_BEFORE = float(error_bands.row(error_bands.DENSE, {})["high"])
 #: Points that a sample collects before it is thinned, per requested point.
 COLLECTED = 20
 
@@ -35,9 +38,10 @@ def round_numbers(values: Array) -> Array:
     return rounded
 
 
-def _widen_value(value: float) -> float:
-    """Return a bound below which all numbers lie that round to the same as a value."""
-    return value + abs(value) * 2.0 ** (1 - DIGITS)
+def _widen_value(value: float, share: float = 2.0 ** (1 - DIGITS)) -> float:
+    """Return a value that is worse by a share; by default the bound below which all numbers lie
+    that round to the same."""
+    return value + share * abs(value)
 
 
 class Best:
@@ -176,40 +180,47 @@ class Front(Best):
 
 
 class Plain:
-    """The simplest layout with a score within ``SPARE`` of the smallest; ties go to the smaller."""
+    """The simplest layout with a score within ``SPARE`` of the smallest; ties go to the smaller.
 
-    def __init__(self) -> None:
-        self._front = Front()
-        self._least = np.inf
+    A layout that somebody is known to have run goes before all others: one within ``SPARE`` of the
+    best of all; if there is none, one within ``SPARE`` of the best that somebody ran, unless that
+    is worse than the best of all by more than ``RUN_BEFORE`` (``SPARE`` for memory).
+    """
 
-    def add_layouts(
-        self, score: Array, plainness: Callable[[Array], Array], settings: Settings, places: Array
-    ) -> None:
+    def __init__(self, by: str) -> None:
+        """Begin without layouts, which ``by`` ranks."""
+        self._further = SPARE if by.startswith("memory.") else RUN_BEFORE
+        self._fronts, self._least = (Front(), Front()), [np.inf, np.inf]  # run, and untried
+
+    def add_layouts(self, score: Array, chunk: SpaceRows, places: Array) -> None:
         """Add layouts of a chunk.
 
         Args:
             score: the score of each, the smaller the better, (layouts,).
-            plainness: maps indices in the chunk to simplicity scores, both (layouts,); least is
-                simplest.
-            settings: returns a layout by its index in the chunk.
+            chunk: the rows of the layouts.
             places: indices of the layouts in the chunk, (layouts,).
         """
-        if not len(score):
-            return
-        self._least = min(self._least, float(score.min()))
-        near = np.flatnonzero(score <= self.most)
-        plain = plainness(places[near]).astype(np.float64)
-        self._front.add(score[near], plain, settings, places[near])
+        untried = chunk.find_untried(places)
+        for index, front in enumerate(self._fronts):
+            least = score.min(where=untried == index, initial=self._least[index])
+            self._least[index] = least
+            near = np.flatnonzero((untried == index) & (score <= _widen_value(least, SPARE)))
+            plain = chunk.score_simplicity(places[near]).astype(np.float64)
+            front.add(score[near], plain, chunk.build_setting, places[near])
 
     @property
     def most(self) -> float:
-        """The largest score that is near enough to the best so far."""
-        return self._least + SPARE * abs(self._least)
+        """The largest score that can still change the answer."""
+        worst = _widen_value(min(self._least), self._further)
+        return _widen_value(min(self._least[0], worst), SPARE)
 
     @property
     def first(self) -> Item | None:
         """The simplest layout of those near enough to the best; None if there is none."""
-        within = [item for item in self._front.list_items() if item[0] <= self.most]
+        run, least = self._least[0], min(self._least)
+        near, allowed = (run <= _widen_value(least, share) for share in (SPARE, self._further))
+        most = _widen_value(run if allowed and not near else least, SPARE)
+        within = [item for item in self._fronts[not allowed].list_items() if item[0] <= most]
         return within[-1] if within else None
 
 
