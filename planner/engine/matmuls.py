@@ -44,19 +44,19 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
     for (block, _), members in products.items():
         first = members[0]
         split = first.settings["split"]
-        adapted = [member for member in members if member.settings["adapted"]]
-        whole = bool(adapted) and (joined or bool(block.settings.get("block.fused")))
+        widths = [(one.bindings[notation.n_out], bool(one.settings["adapted"])) for one in members]
+        adapted = sum(target for _, target in widths)
+        whole = adapted > 0 and (joined or bool(block.settings.get("block.fused")))
         (columns, depth), (beside, _) = (
             _split_widths(
-                tuple(member.bindings[notation.n_out] for member in some),
+                tuple(width if target else other * width for width, target in widths),
                 first.bindings[notation.n_in],
                 split,
                 first.name == "expert_down",
             )
-            for some in (members, adapted)
+            # One formula under every implementation, which a search over several evaluates once.
+            for other in (1, notation.p_ad)
         )
-        if 0 < len(adapted) < len(members):  # one formula under every implementation
-            beside = notation.p_ad * columns + (1 - notation.p_ad) * beside
         name = ", ".join(member.name.replace("_", " ") for member in members)
         yield Entry(
             "product",
@@ -68,7 +68,7 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
                 notation.K_x: depth,
                 notation.N_ad: beside,
                 notation.p_ad: int(whole),
-                notation.n_ad: 1 if whole else len(adapted),
+                notation.n_ad: 1 if whole else adapted,
                 notation.applied: first.bindings[notation.applied],
             },
             settings={
@@ -78,7 +78,7 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
                 "final": members[-1].settings["final"],
                 "bias": any(member.settings["bias"] for member in members),
                 **({"lora": False} if first.settings.get("lora") is False else {}),
-                "adapted": bool(adapted),
+                "adapted": adapted > 0,
                 "hidden matrix": first.settings["hidden matrix"],
             },
         )
