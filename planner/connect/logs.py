@@ -163,7 +163,8 @@ def read_log(path: str | Path) -> Log:
             reading.read_chunk(chunk)
         reading.finish_log()
         log = reading.log
-        if log is None and reading.kind in ("JSON", "document"):
+    if log is None and reading.kind in ("JSON", "document"):
+        with files.open_bounded(path, MAX_BYTES // 8, allowed="JSON lines, for a long log") as file:
             log = _read_json_log(file, place)
     if log is not None:
         return log
@@ -616,7 +617,7 @@ _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: N
 
 
 def _read_json_log(file: files.Opened, place: Place) -> Log | None:
-    """Read one document of JSON that holds records."""
+    """Read one document of JSON that holds records, in ten times its size of memory."""
     rows = _Rows(place, "JSON")
     try:
         for row in _parse_records(file.read_all().decode("utf-8-sig", errors="replace")):

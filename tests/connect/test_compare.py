@@ -282,7 +282,7 @@ def test_a_table_alone_is_written_where_its_format_is_named(
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("form", ["CSV", "JSON lines", "JSON"])
 def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
-    """10 MB of steps, each kept in eight bytes; JSON in one piece is held as text too."""
+    """10 MB of steps, each kept in eight bytes; JSON in one piece is held as objects too."""
     log = tmp_path / "log"
     between = {"CSV": "\n", "JSON lines": "\n", "JSON": ",\n"}[form]
     count = 10**7 // 33
@@ -304,7 +304,7 @@ def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
     assert (said, int(length)) == (form, count)
     numbers = sorted(Fraction(200_000 + i % 100_000, 10**6) for i in range(count))
     assert Fraction(median) == (numbers[(count - 1) // 2] + numbers[count // 2]) / 2
-    assert float(peak) < (60 if form == "JSON" else 40)
+    assert float(peak) < (120 if form == "JSON" else 40)
 
 
 def test_a_column_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_line_that_reads_as_two_plans_is_asked_about() -> None:
 )
 def test_a_word_that_is_not_understood_never_changes_the_plan(row: dict[str, Any]) -> None:
     """A nonsense word is named, wherever it stands, or ends the answer: it is in the place of a
-    name, or parts what belongs together."""
+    name, or parts what belongs together; of that a word is named too, where the plan changes."""
     line, wanted = row["line"], plan(row["line"])
     left_out = 0
     for begin in [0, *(found.end() for found in re.finditer(r"\s+", line)), len(line)]:
@@ -220,8 +220,8 @@ def test_a_word_that_is_not_understood_never_changes_the_plan(row: dict[str, Any
         except PlanError:
             continue
         same = document.plain() | {"name": ""} == wanted | {"name": ""}
-        if "zorblax" in quick.list_ignored(text)[1]:
-            assert same
+        if "zorblax" in (left := quick.list_ignored(text)[1]):
+            assert same or len(left) > 1 + len(quick.list_ignored(line)[1])
             left_out += 1
         else:  # a name of a model, a value, or a kind of examples
             assert same or "zorblax" in str(document.plain()["model"]) + quick.write_quick(
