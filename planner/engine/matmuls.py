@@ -57,11 +57,10 @@ def list_matmuls(components: tuple[Entry, ...], joined: bool) -> Iterator[Entry]
             # One formula under every implementation, which a search over several evaluates once.
             for other in (1, notation.p_ad)
         )
-        name = ", ".join(member.name.replace("_", " ") for member in members)
         yield Entry(
             "product",
             "+".join(member.name for member in members),
-            name,
+            ", ".join(member.name.replace("_", " ") for member in members),
             block,
             bindings={
                 notation.N_x: columns,

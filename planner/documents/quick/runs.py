@@ -48,8 +48,9 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
         if one and one.why:
             del said["cluster.devices"]
         said.assume("cluster.accelerator", "cluster.devices")
-        if "fewest-devices" in asked and (many := count_holding(said)) > 8:
-            said["cluster.devices"] = said["cluster.devices"].assume("holding", many)
+        first = said["cluster.devices"]
+        if "fewest-devices" in asked and (many := count_holding(said)) > first.value:
+            said["cluster.devices"] = first.assume("holding", many)
     elif "cluster" not in said and ((counted and bare) or one is None):
         said.assume("cluster.accelerator", "cluster.devices")
         least, degrees = said["cluster.devices"], _multiply_degrees(said)

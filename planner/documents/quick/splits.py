@@ -83,9 +83,9 @@ def _mark_names(text: str, kind: str) -> str:
             end = held[i + count - 1][0] + 1
             ends = get_pattern("family ends" if kind == "family" else "name ends").match(text, end)
             if (name := letters[i : i + count]) in names and ends:
-                size = get_pattern("size apart").search(text[at:end])
-                sizes = get_pattern("sizes of a name").findall(str(names[name])) if size else []
-                if kind == "model" and size and sizes and size[1] not in sizes:
+                size = kind == "model" and get_pattern("size apart").search(text[at:end])
+                sizes = get_pattern("sizes of a name").findall(names[name]) if size else []
+                if size and sizes and size[1] not in sizes:
                     continue  # `llama 38b` is of 38B, not llama3-8b
                 mark = BARE if name.isdigit() else MARK
                 marked, after = f"{marked[:at]}{mark * (end - at)}{marked[end:]}", end
