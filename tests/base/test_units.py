@@ -64,14 +64,7 @@ def test_refuses_and_suggests(text: object, unit: str, hint: str | None) -> None
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "USD/h", "USD/hr", "USD per hour", "USD/device-hour", "USD/GPU-hour", "USD/gpu-hour",
-        "USD/GPU-h", "USD/device/hour", "USD/h/GPU", "USD/h per GPU", "USD per GPU hour",
-        "USD/GPU hour", "USD/(GPU h)", "USD/(GPU*h)", "USD/chip-hour", "USD / device hour",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("unit", read_data("base")["written_prices"])
 def test_a_price_as_people_write_it(unit: str) -> None:
     assert parse(f"2.5 {unit}", "USD/h") == F(5, 2)
 

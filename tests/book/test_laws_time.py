@@ -183,16 +183,7 @@ def test_traffic_of_activations_is_linear_in_the_bytes_of_their_format(model: st
 # -- recomputation -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("implementation", "attention", "again"),
-    [
-        ("megatron", "flash", 1),  # Megatron-Core checkpoints its core, whichever kernel runs
-        ("megatron", "eager", 1),
-        ("megatron-2022", "eager", 1),  # Korthikanti et al. 2022, section 5
-        ("megatron-2022", "flash", 0),  # its flash attention is called outside the checkpoint
-        ("pytorch", "flash", 0),
-    ],
-)
+@pytest.mark.parametrize(("implementation", "attention", "again"), read_data("book")["runs_again"])
 def test_time_and_flops_agree_on_what_runs_again(
     implementation: str, attention: str, again: int
 ) -> None:

@@ -161,16 +161,7 @@ def test_adapters_are_those_of_the_modules_that_they_stand_beside(
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "date", "branches"),
-    # Pull request 1747 of bitsandbytes: a table in place of branches is 1.36 to 2.07 times as fast
-    # on A100 and H100, and no faster on L4 and A10 but for small weights.
-    [
-        ("a100-sxm-80gb", "2025-01", True),
-        ("h100-sxm-80gb", "2025-01", True),
-        ("l4", "2025-01", False),
-        ("a10g", "2025-01", False),
-        ("a100-sxm-80gb", "2026-01", False),
-    ],
+    ("accelerator", "date", "branches"), read_data("book")["branches_by_memory"]
 )
 def test_branches_cost_time_where_memory_is_fast(
     accelerator: str, date: str, branches: bool

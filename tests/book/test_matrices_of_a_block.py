@@ -12,6 +12,7 @@ from planner.base.errors import PlanError
 from planner.connect import exports, imports
 from planner.questions import loading
 from planner.results.result import Result, evaluate_plan
+from tests.conftest import read_data
 
 LAYERS, HIDDEN, WIDE, LENGTH = 4, 1024, 4096, 512
 MATRIX = HIDDEN * WIDE
@@ -98,16 +99,7 @@ def test_gates_run_as_one_product_with_the_projection_beside_them() -> None:
     assert flops == 2 * LENGTH * 4 * MATRIX
 
 
-@pytest.mark.parametrize(
-    ("mlp", "said"),
-    [
-        ({"linears": 0}, "linears"),
-        ({"linears": 9}, "linears"),
-        ({"linears": 2, "gated": True}, "a gated feed-forward block has 3 matrices or more, not 2"),
-        ({"linears": 1, "intermediate": 1500}, "a multiple of the hidden width, not 1500"),
-        ({"linears": 1, "inner_norm": True}, "a single matrix has no inner norm"),
-    ],
-)
+@pytest.mark.parametrize(("mlp", "said"), read_data("faults")["no_block"])
 def test_what_is_no_block_is_refused(mlp: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError) as fault:
         load(**{"linears": None, **mlp})

@@ -16,6 +16,7 @@ import pytest
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.conftest import read_data
 
 HIDDEN, HEADS, GROUPS, SIZE = 1152, 36, 12, 32
 LENGTH, BATCH = 432, 3
@@ -149,13 +150,7 @@ def test_a_ring_over_one_axis_of_a_torus_uses_two_of_its_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "tensor", "links", "left"),
-    [
-        ([4, 4], 4, 2, 2),  # a ring of tensor-parallel ranks, and one across
-        ([16, 16], 4, 1, 3),  # a line, and what is left of its axis beside a ring
-        ([3, 4], 12, 4, 1),  # both rings; a device alone has nothing to exchange
-        ([4, 4], 1, 1, 4),
-    ],
+    ("shape", "tensor", "links", "left"), read_data("book")["groups_on_a_torus"]
 )
 def test_groups_share_the_axes_of_a_torus(
     shape: list[int], tensor: int, links: int, left: int

@@ -228,13 +228,7 @@ def test_soap_costs_some_percent_as_in_its_paper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "devices", "layout", "batch", "adamw", "muon"),
-    # NVIDIA 2026, Advancing Emerging Optimizers for Accelerated LLM Training with NVIDIA Megatron,
-    # table 1: model TFLOP/s of a GB300 in mxfp8; layouts and batches of Megatron-Bridge's tables.
-    [
-        ("kimi-k2", 256, {"pipeline": 4, "expert": 64}, (4096, 2), 1051, 1029),
-        ("qwen3-30b-a3b", 8, {"expert": 8}, (512, 8), 713, 686),
-    ],
+    ("model", "devices", "layout", "batch", "adamw", "muon"), read_data("book")["muon_of_nvidia"]
 )
 def test_muon_takes_a_few_percent_as_nvidia_measured(
     model: str,

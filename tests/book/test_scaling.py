@@ -185,15 +185,7 @@ def test_the_question_on_the_command_line() -> None:
     assert all(law["source"] and law["parameters"] > 0 for law in answer["laws"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--budget", "three days"), "is not a budget"),
-        (("--budget", "0 FLOP"), "buys nothing"),
-        (("--until", "cost.total<=1 USD"), "takes no --vary"),
-        (("--budget", "1M USD", "--set", "cluster.provider=null"), "has no price"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), read_data("faults")["scaling"])
 def test_what_cannot_be_asked(arguments: tuple[str, ...], words: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1

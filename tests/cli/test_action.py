@@ -41,15 +41,7 @@ def test_a_hook_runs_a_command_that_exists(hook: dict[str, Any]) -> None:
     assert hook["language"] == "python"
 
 
-@pytest.mark.parametrize(
-    ("file", "wanted"),
-    [
-        ("plans/a.yaml", True),
-        ("infra/plans/b.yml", True),
-        ("replans/a.yaml", False),
-        (".github/workflows/ci.yml", False),
-    ],
-)
+@pytest.mark.parametrize(("file", "wanted"), read_data("cli")["validated_plans"])
 def test_plans_are_validated_where_they_lie(file: str, wanted: bool) -> None:
     hook = next(hook for hook in HOOKS if hook["id"] == "plan-validate")
     assert bool(re.search(hook["files"], file)) == wanted
@@ -170,13 +162,7 @@ def runner(tmp_path: Path) -> Runner:
 
 
 @needs_bash
-@pytest.mark.parametrize(
-    ("found", "call"),
-    [
-        ("", "--method POST repos/o/r/issues/7/comments"),
-        ("41", "--method PATCH repos/o/r/issues/comments/41"),
-    ],
-)
+@pytest.mark.parametrize(("found", "call"), read_data("cli")["comments"])
 def test_a_comment_is_written_once_and_then_updated(
     runner: Runner, tmp_path: Path, found: str, call: str
 ) -> None:

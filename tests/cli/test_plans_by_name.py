@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.documents.source import preset_names
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 NAMES = preset_names("plan")
 
@@ -79,16 +79,7 @@ def test_a_report_of_a_name_is_checked_wherever_it_lies(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "2 reports, none drifted\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("llama70b_h100x1042",), "did you mean 'llama70b_h100x1024'?"),
-        (("serach",), "did you mean 'search'?"),
-        (("explain", "gpt3_a100x102", "mfu"), "did you mean 'gpt3_a100x1024'?"),
-        (("check", "gpt3_a100x1024x"), "no such file or folder"),
-        (("gpt3_a100x1024.yml",), "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), read_data("faults")["mistyped_names"])
 def test_a_mistyped_name_is_one_line_with_the_nearest(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:

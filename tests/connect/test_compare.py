@@ -38,15 +38,7 @@ def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare
     return {row.quantity.id: row for row in compare.compare(plan, log, warm_up).rows}
 
 
-@pytest.mark.parametrize(
-    ("file", "form"),
-    [
-        ("megatron.log", "Megatron-LM"),
-        ("torchtitan.log", "torchtitan"),
-        ("steps.csv", "CSV"),
-        ("steps.jsonl", "JSON lines"),
-    ],
-)
+@pytest.mark.parametrize(("file", "form"), read_data("logs")["formats_by_content"])
 def test_formats_are_told_by_content(file: str, form: str, tmp_path: Path) -> None:
     unnamed = tmp_path / "log"
     unnamed.write_bytes((LOGS / file).read_bytes())
@@ -324,17 +316,7 @@ def test_columns_of_one_quantity_are_not_mixed(tmp_path: Path) -> None:
     assert found["memory.total"].measured == 2**30
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('[{"step_time": 1}, {"step_time": 2}', ":1:36: not JSON: Expecting ',' delimiter"),
-        ('[{"step_time": 1}] x', ":1:20: not JSON: Extra data"),
-        ('{"a": 1 "b": 2}', ":1:9: not JSON: Expecting ',' delimiter"),
-        ('{"a" 1}', ":1:6: not JSON: Expecting ':' delimiter"),
-        ("[", ":1:2: not JSON: Expecting value"),
-        ('{"step_time": 1}\n{"step_time": x}\n', ":2:15: not JSON: Expecting value"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), read_data("faults")["broken_json"])
 def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(text)
@@ -343,15 +325,7 @@ def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> 
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("step,step_seconds,step_seconds\n1,2,3\n", ":1: duplicate column step_seconds"),
-        ("step,step_time\n1,1\n2,0\n", ":3: step_time: a step takes no time"),
-        ('{"step_time": 1.5}\n{"step_time": 0}\n', ":2: step_time: a step takes no time"),
-        ("iteration 1/ 9 | elapsed time per iteration (ms): 0.0 |\n", "a step takes no time"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), read_data("faults")["unbelievable_logs"])
 def test_a_log_that_cannot_be_believed_is_one_line(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text(text)
     with pytest.raises(PlanError) as caught:

@@ -216,17 +216,7 @@ def test_modules_that_predict_further_tokens_stand_beside_the_layers() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("to", "theirs", "words"),
-    [
-        ("megatron", "cp-comm-type", {"ring": "p2p", "gather": "all_gather"}),
-        (
-            "accelerate",
-            "parallelism_config.parallelism_config_cp_comm_strategy",
-            {"ring": "alltoall", "gather": "allgather"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("to", "theirs", "words"), read_data("exports")["context_exchange"])
 def test_how_context_parallel_ranks_exchange_is_said_where_there_are_several(
     to: str, theirs: str, words: dict[str, str]
 ) -> None:

@@ -323,17 +323,7 @@ def test_changes_of_a_recipe_are_read_as_its_scripts_take_them(tmp_path: Path) -
     assert read[0]["parallelism"]["expert_tensor"] == 1  # beside expert parallelism
 
 
-@pytest.mark.parametrize(
-    ("said", "stages"),
-    [
-        ("--pipeline-model-parallel-size 4", [1, 2, 2, 1]),
-        (
-            "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2",
-            [1, 2, 2, 1],
-        ),
-        ("--pipeline-model-parallel-size 1", None),
-    ],
-)
+@pytest.mark.parametrize(("said", "stages"), read_data("connect")["ends_as_layers"])
 def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | None) -> None:
     """Megatron-Core's get_num_layers_to_build: embedding and loss count among the layers that are
     divided, and are taken off the first and the last stage."""

@@ -101,14 +101,7 @@ def test_a_base_is_read_first_and_what_it_says_is_not_listed(tmp_path: Path) -> 
         import_file(str(over))
 
 
-@pytest.mark.parametrize(
-    ("words", "wrong"),
-    [
-        ("algorithm.adv_estimator=magic", "adv_estimator is magic, which is not modelled .grpo"),
-        ("actor_rollout_ref.rollout.multi_turn.enable=True", "multi_turn.enable is true, which"),
-        ("actor_rollout_ref.model.path=nobody/nothing", "nobody/nothing is no known model"),
-    ],
-)
+@pytest.mark.parametrize(("words", "wrong"), read_data("faults")["rl_trainers"])
 def test_what_is_not_modelled_is_one_line(words: str, wrong: str, tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text(f"{VERL} actor_rollout_ref.model.path=Qwen/Qwen3-8B {words}\n", "utf-8")

@@ -67,15 +67,7 @@ def test_every_wrapper_whose_towers_are_known_was_built() -> None:
     assert {row["name"].rsplit("-", 1)[0] for row in ROWS} == towers.WRAPPERS.keys()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"vision_config": {"model_type": "vitdet"}}, "the tower 'vitdet' is not modelled"),
-        ({"some_switch": 3}, "the key 'wrapper.some_switch' is not modelled"),
-        ({"vision_config": {"model_type": "clip_vision_model", "moe": 4}}, "the key 'moe'"),
-        ({"vision_config": 7}, "vision_config is not a mapping"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), read_data("connect")["unknown_towers"])
 def test_a_tower_that_is_not_known_is_left_out_and_told(change: dict[str, Any], said: str) -> None:
     row = next(row for row in ROWS if row["name"] == "llava-0")
     found = hf.convert_config({**row["config"], **change})

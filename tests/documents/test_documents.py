@@ -19,6 +19,7 @@ from planner.base.errors import nearest
 from planner.cli import main as cli
 from planner.documents.source import FOLDERS, preset_names
 from planner.questions import loading
+from tests.conftest import read_data
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 EXPECTED = DOCUMENTS / "invalid.txt"
@@ -81,16 +82,7 @@ def test_a_shipped_document_is_known_for_what_its_folder_holds(kind: str) -> Non
     assert found == {kind}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("extends: h100-sxm-80gb\nmemory: 96 GB\n", "accelerator"),
-        ("extends: h100-sxm-80gb\nefficiency: {like: h200-sxm-141gb}\n", "accelerator"),
-        ("extends: hgx-h100\nprice: 2 USD/h\n", "cluster"),
-        ("extends: llama2-70b\nkinds: {layer: {}}\n", "model"),
-        ("extends: llama70b_h100x1024\nname: the same\n", "plan"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), read_data("documents")["kinds_by_keys"])
 def test_a_short_document_is_known_by_what_it_changes(text: str, kind: str, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(text)

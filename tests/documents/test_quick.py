@@ -298,15 +298,7 @@ def test_a_long_model_is_not_trained_at_its_longest_unless_it_is_asked_for() -> 
     assert "nobody" not in quick.write_quick("…", asked)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "llama3-8b on 64 h100, 2T tokens",
-        "70B on 1024 h100 15T tokens seq 4096 $2.5/h 40% mfu",
-        "mixtral 8x7b on hgx-h100: 1T tokens",
-        "qwen3-30b-a3b on 8 b200 100B tokens ep8 zero1 sequence 4k batch 64",
-    ],
-)
+@pytest.mark.parametrize("text", read_data("documents")["printed_lines"])
 def test_what_is_printed_is_the_same_plan(text: str) -> None:
     document = quick.parse_quick(text)
     written = yaml.safe_load(quick.write_quick(text, document))

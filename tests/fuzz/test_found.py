@@ -11,6 +11,7 @@ import pytest
 import planner
 from fuzz import lines, watch
 from planner.book.quantity import BOOK
+from tests.conftest import read_data
 
 STUDY = "base: gpt2small_hgx-h100\n"
 
@@ -103,17 +104,7 @@ def test_what_one_point_divides_by_zero_others_do_not() -> None:
     assert found[1]["roofline.intensity"] == pytest.approx(float(exact.number), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("key", "values", "beside"),
-    [
-        ("cluster.accelerator.power", ["1 W", "700 W"], {}),  # an H100 that idles draws 70 W
-        (
-            "cluster.network.bandwidth",
-            ["1 GB/s", "50 GB/s"],
-            {"cluster.network": {"bandwidth": "50 GB/s", "sustained": "40 GB/s"}},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("key", "values", "beside"), read_data("faults")["refused_values"])
 def test_a_value_that_is_refused_refuses_no_other(
     key: str, values: list[str], beside: dict[str, Any]
 ) -> None:

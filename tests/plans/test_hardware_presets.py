@@ -262,13 +262,7 @@ def share(name: str, precision: str, date: str | None = None) -> tuple[Fraction,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "precision", "rate", "peak"),
-    [
-        ("mi300x", "bf16", "668.4", "1307.4"),
-        ("mi325x", "bf16", "784.9", "1307.4"),
-        ("mi355x", "bf16", "1565", "2516"),
-        ("gaudi2", "fp8", "826.5", "865"),
-    ],
+    ("name", "precision", "rate", "peak"), read_data("hardware_presets")["measured_products"]
 )
 def test_measured_products_take_the_place_of_an_assumption(
     name: str, precision: str, rate: str, peak: str

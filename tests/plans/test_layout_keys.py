@@ -20,6 +20,7 @@ from planner.questions.search.engine import search
 from planner.questions.solve import answers
 from planner.questions.studies import points
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 MODEL = "mixtral-8x7b"
 #: Keys of the schema's section that say how a layout is found or run, and divide nothing.
@@ -114,13 +115,7 @@ def test_another_number_of_copies_is_a_fault_where_it_stands(
 @pytest.mark.parametrize(
     "tell", [ranking.name_layout, answers.summarise_layout, points.write_layout]
 )
-@pytest.mark.parametrize(("key", "value"), [
-    ("parallelism.zero", 0), ("parallelism.zero", 2), ("parallelism.replicate", 2),
-    ("parallelism.cut", "ends"), ("parallelism.sequence", True), ("parallelism.expert", 2),
-    ("parallelism.expert_tensor", 2), ("parallelism.context", 2), ("training.micro_batch", 2),
-    ("training.recompute", "full"), ("training.schedule", "gpipe"),
-    ("parallelism.virtual_pipeline", 2), ("parallelism.tensor", 4), ("parallelism.pipeline", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(("key", "value"), read_data("plans")["layouts_in_words"])
 def test_layouts_that_differ_are_told_in_other_words(
     tell: Callable[[Plan], str], key: str, value: object
 ) -> None:

@@ -106,17 +106,7 @@ def test_a_plan_takes_the_layout_and_its_virtual_stages() -> None:
     assert "num-virtual-stages-per-pipeline-rank" not in said  # Megatron-LM takes one of them
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"parallelism.stages": "Et*3|(tt|)*29|L"}, "0 multi-token prediction modules"),
-        ({"parallelism.pipeline": 5}, "32 stages are not divisible by pipeline 5"),
-        ({"parallelism.stages": "Ett|mL"}, "2 stages are not divisible by pipeline 16"),
-        ({"parallelism.stages": "Et*3|(tt|)*28,m||L"}, "sum to the model's 62 layers"),
-        ({"parallelism.virtual_pipeline": 4}, "64 stages that sum"),
-        ({"parallelism.stages": "even"}, "'e' is not a letter"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), read_data("faults")["layout_of_another_model"])
 def test_a_layout_of_another_model_is_refused_in_one_line(
     changes: dict[str, Any], said: str
 ) -> None:

@@ -27,6 +27,7 @@ from planner.questions.solve import (
 )
 from planner.questions.solve.evaluations import Goal
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LAST = "presets/largest_on_8xh100.yaml"
@@ -191,12 +192,7 @@ def plain(tokens: str = "200B", **training: Any) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "count", "each", "verdict"),
-    [
-        ("20B", "20.0B", "2", "under-trained, 0."),
-        ("230B", "230B", "23", "near compute-optimal, 0."),
-        ("10T", "10.0T", "1000", "over-trained, "),
-    ],
+    ("tokens", "count", "each", "verdict"), read_data("questions")["tokens_each_parameter"]
 )
 def test_tokens_for_each_parameter_are_their_ratio(
     tokens: str, count: str, each: str, verdict: str
@@ -252,16 +248,7 @@ def test_the_rest_of_a_day_is_a_budget_too() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("ratios", "words"),
-    [
-        ((0.5, 0.9), "under-trained, 0.500 to 0.900 of the optimal tokens"),
-        ((0.5, 1), "near compute-optimal, 0.500 to 1 times the optimal tokens"),
-        ((1, 3), "near compute-optimal, 1 to 3 times the optimal tokens"),
-        ((1.5, 3), "over-trained, 1.50 to 3 times the optimal tokens"),
-        ((), "no law has its size"),
-    ],
-)
+@pytest.mark.parametrize(("ratios", "words"), read_data("questions")["what_laws_say"])
 def test_what_laws_agree_on_is_said(ratios: tuple[float, ...], words: str) -> None:
     """One that later work disagrees with has no say."""
     said = [(True, ratio) for ratio in ratios] + [(False, 0.1), (False, 10)]

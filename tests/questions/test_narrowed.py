@@ -20,6 +20,7 @@ from planner.questions.search import bounded_search, engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.engine import REPLICAS, Walk, search
 from planner.report import searched
+from tests.conftest import read_data
 from tests.layouts import yield_layouts
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
@@ -112,15 +113,7 @@ def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
 
 
 @pytest.mark.slow(every=5)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"training.implementation": "pytorch"},
-        {"training.precision": "fp8"},
-        {"training.offload.optimizer": True},
-    ],
-)
+@pytest.mark.parametrize("changes", read_data("questions")["replicas"])
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "deepseek-v2-lite"])
 def test_replicas_need_no_less_memory(model: str, changes: dict[str, Any]) -> None:
     """On which it rests that where nothing without replicas fits, nothing does."""

@@ -29,7 +29,7 @@ from planner.questions.search import choices, layouts, ranking
 from planner.questions.search import engine as searching
 from planner.questions.search.layouts import SCHEDULES, Space
 from planner.report import searched
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 from tests.in_turn import InTurn
 from tests.layouts import find_best, yield_layouts
 
@@ -349,14 +349,7 @@ def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
 
 @pytest.mark.slow(every=5)
 @pytest.mark.parametrize(
-    ("model", "accelerator", "node", "fixed"),
-    [
-        ("mixtral-8x7b", "gb200", 16, {}),
-        ("mixtral-8x7b", "h100-sxm-80gb", 8, {"parallelism.zero": 2}),
-        ("llama2-7b", "h100-sxm-80gb", 8, {"parallelism.zero": 0}),
-        ("llama2-7b", "a100-sxm-80gb", 8, {"parallelism.tensor": 16}),
-        ("llama2-7b", "gb200", 16, {"parallelism.replicate": 4}),
-    ],
+    ("model", "accelerator", "node", "fixed"), read_data("questions")["groups_over_nodes"]
 )
 def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
     model: str, accelerator: str, node: int, fixed: dict[str, Any]
@@ -375,16 +368,7 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
 
 
 @pytest.mark.slow(every=5)
-@pytest.mark.parametrize(
-    "held",
-    [
-        {"training.recompute": ("full",)},
-        {"parallelism.cut": (None, "ends"), "parallelism.pipeline": (1, 2, 4)},
-        {"parallelism.cut": ("ends",), "parallelism.zero": (3,)},
-        {"training.schedule": ("gpipe",), "training.recompute": ("none", "full")},
-        {"parallelism.replicate": (2, 4), "training.recompute": ("none",)},
-    ],
-)
+@pytest.mark.parametrize("held", read_data("questions")["arrays_against_exact"])
 def test_arrays_agree_with_exact_evaluation_whatever_is_held(
     held: dict[str, tuple[Any, ...]],
 ) -> None:

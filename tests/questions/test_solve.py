@@ -128,14 +128,7 @@ def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
     assert compute_values(answer.fails.plan, names)["parameters.total"] == min(larger)
 
 
-@pytest.mark.parametrize(
-    ("model", "stages", "tensor"),
-    [
-        ({"extends": "llama2-7b", "layers": 31}, [15, 16], 4),  # odd: no multiple of the stages
-        ({"extends": "llama2-7b", "layers": 101}, [50, 51], 4),
-        ("t5-base", [11, 13], 1),  # an encoder of 12 and a decoder of 12
-    ],
-)
+@pytest.mark.parametrize(("model", "stages", "tensor"), read_data("questions")["layers_of_stages"])
 def test_the_largest_model_has_the_layers_that_stages_state(
     model: Any, stages: list[int], tensor: int
 ) -> None:
@@ -239,15 +232,7 @@ def test_most_published_models_have_an_aspect_that_is_tried() -> None:
 
 
 @pytest.mark.parametrize("path", [GPT2, LLAMA])
-@pytest.mark.parametrize(
-    ("question", "deadline"),
-    [
-        ("largest-batch", None),
-        ("longest-context", None),
-        ("fewest-devices", None),
-        ("tokens-by-deadline", "30 days"),
-    ],
-)
+@pytest.mark.parametrize(("question", "deadline"), read_data("questions")["last_that_holds"])
 def test_holds_here_and_fails_one_step_further(
     path: str, question: str, deadline: str | None
 ) -> None:

@@ -1076,15 +1076,7 @@ def test_values_of_a_factor_are_rounded_as_on_a_logarithmic_scale(tmp_path: Path
     assert all(abs(found[i] / 1e9 / 1.001**i - 1) < 1e-9 for i in range(len(found)))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{from: 1, to: 1000, factor: 10}", [1, 10, 100, 1000]),
-        ("{from: 1, to: 999, factor: 10}", [1, 10, 100]),
-        ("{from: 8, to: 27, factor: 1.5}", [8, 12, 18, 27]),
-        ("{from: 5, to: 5, factor: 2}", [5]),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), read_data("questions")["ranges"])
 def test_the_end_of_a_range_is_a_value_where_a_step_meets_it(
     text: str, expected: list[int], tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ from planner.report.answer import answer_of
 from planner.report.view import view_of
 from planner.results import intervals
 from planner.results.result import Result
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
@@ -301,14 +302,7 @@ def dependents(result: Result, key: str) -> set[str]:
 
 @pytest.mark.slow(every=5)
 @pytest.mark.parametrize("predicted", [False, True], ids=["assumed", "predicted"])
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("cluster.price", "5 USD/h"),
-        ("cluster.accelerator.memory_bandwidth", "3 TB/s"),
-        ("memory.allocator_share", "0.1"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), read_data("report")["changed_inputs"])
 def test_one_changed_input_moves_only_what_rests_on_it(
     key: str, value: str, predicted: bool
 ) -> None:

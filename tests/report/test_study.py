@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import planner
 from planner.base.errors import PlanError
 from planner.report import chart, study
+from tests.conftest import read_data
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
 DEVICES = {"cluster.devices": {"from": 256, "to": 2048, "factor": 2}}
@@ -33,21 +34,12 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     assert [(one.days, one.paid) for one in study.find_front(many)] == [(10, 1), (5, 2), (1, 9)]
 
 
-@pytest.mark.parametrize(
-    ("points", "best"),
-    [
-        (((100, 1), (10, 1.1), (1, 10)), (10, 1.1)),  # the corner of an L
-        (((100, 1), (30, 3), (10, 3.1), (1, 10)), (10, 3.1)),
-        (((100, 1), (10, 10), (1, 100)), None),  # a power law has no knee
-        (((100, 1), (99, 10), (1, 11)), None),  # nor has what bends outwards
-        (((2, 1), (1, 2)), None),
-    ],
-)
+@pytest.mark.parametrize(("points", "best"), read_data("report")["knees"])
 def test_the_knee_is_farthest_from_the_line_between_the_ends(
     points: Sequence[tuple[float, float]], best: tuple[float, float] | None
 ) -> None:
     found = study.find_knee(study.find_front(cells(*points)))
-    assert (found and found.drawn) == best
+    assert (found and list(found.drawn)) == best
 
 
 positive = st.floats(0.01, 1e6, allow_subnormal=False)
@@ -132,14 +124,7 @@ def test_what_is_only_tight_never_leads_before_what_fits() -> None:
         assert task.answer.cell.state == study.FITS
 
 
-@pytest.mark.parametrize(
-    ("deadline", "said"),
-    [
-        ("soon", "deadline"),
-        ("5 GiB", "deadline: "),
-        (["1 day", "2 days"], "deadline has 2 values"),
-    ],
-)
+@pytest.mark.parametrize(("deadline", "said"), read_data("report")["deadlines"])
 def test_a_deadline_is_a_time_for_all_or_one_for_each_task(deadline: Any, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         planner.load_study({"base": LLAMA, "axes": DEVICES, "deadline": deadline})

@@ -22,7 +22,7 @@ from planner.base.errors import PlanError
 from planner.serve import browser as worker
 from planner.serve import find, page, persistent, site
 from tests.browser import Browser
-from tests.conftest import ROOT, RunCli
+from tests.conftest import ROOT, RunCli, read_data
 
 #: A copy of Pyodide: `npm install pyodide`, here or where PYODIDE says.
 PYODIDE = Path(os.environ.get("PYODIDE", ROOT / "node_modules" / "pyodide"))
@@ -117,16 +117,7 @@ def test_where_there_is_no_copy_it_is_told_what_one_is(run_cli: RunCli, tmp_path
 # What answers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("address", "body"),
-    [
-        ("page/answer", {}),
-        ("page/change", {"set": {"training.micro_batch": "2"}}),
-        ("page/why", {"id": "memory.total"}),
-        ("find/solve", {"question": "largest-batch"}),
-        ("page/answer", {"text": "model: no-such-model"}),
-    ],
-)
+@pytest.mark.parametrize(("address", "body"), read_data("serve")["answers_of_the_worker"])
 def test_the_worker_answers_what_a_server_does(address: str, body: dict[str, Any]) -> None:
     body = {"text": page.read_preset(page.FIRST), **body}
     status, said = worker.answer(address, json.dumps(body), lambda line: None)
