@@ -102,8 +102,12 @@ def find_framework(text: str, place: Place) -> str:
     Raises:
         PlanError: none of its programs is known, or they are of several frameworks.
     """
-    found = (_split_program(one, "") for one in list_commands(text, {}, place))
+    listed = list_commands(text, {}, place)
+    found = (_split_program(one, "") for one in listed)
     names = sorted({one.program.framework for one in found if one and one.program.framework})
+    words = {word for one in listed for word in one.words}
+    by_mark = LAUNCHERS["marks"].items()
+    names = names or [name for name, marks in by_mark if all(words & {*each} for each in marks)]
     if len(names) != 1:
         wrong = f"commands of {' and '.join(names)}" if names else "no program that is known"
         raise PlanError(Fault(wrong, place, "--from, whose options the command takes"))
@@ -136,7 +140,8 @@ def read_command(
     command, launcher, shown, program, given = trains[-1]
     at = where._replace(line=command.line)
     if re.search("|".join(LAUNCHERS["refused"]), shown):
-        raise PlanError(Fault(f"{shown} trains another kind of model", at))
+        allowed = "a program that trains a decoder, in a loop of its framework"
+        raise PlanError(Fault(f"{shown} is not read", at, allowed))
     sbatch = [f"{option}={value}" for option, value in read_sbatch(text).items() if value]
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
     found = {**program.options, **collect_arguments(given)}
@@ -353,7 +358,9 @@ def take_unknown(
         elif known or role is None:
             options[option] = " ".join(known) if known and role is not None else True
             left_out += names
-        elif role:
+        elif not role:  # which may be unknown to the framework's table too
+            options[option] = "$" + names[0]
+        else:
             missing |= dict.fromkeys(MARKED.findall(parts[0]), option)
             left_out += [name for one in parts[1:] for name in MARKED.findall(one)]
     if missing:

@@ -44,6 +44,8 @@ TOKEN_BUDGET = (16384, 2048)
 #: Another way of Megatron-LM to say how many virtual stages there are.
 LAYERS_EACH = "num-layers-per-virtual-pipeline-stage"
 ACCELERATOR = "h100-sxm-80gb"
+#: Whose models have names without a publisher too.
+FIRST_PUBLISHER = "openai-community"
 #: What the sequences of a step are made of.
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
 
@@ -195,7 +197,7 @@ def read_launch(
     for key in ("cluster.devices",) if stated else ():
         del guessed[key]
     open_ = [f"{k}{v}" for k, v in guessed.items() if k not in fixed and "cluster" not in fixed]
-    with place_faults(place):
+    with place_faults(place, "--set cluster.devices=…" if said.devices and not fixed else ""):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     by_name = any(option in said.own for option in known.models)  # which sets what has defaults
     # A flag that is left out is as the plan has it.
@@ -246,8 +248,8 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         shipped = aliases.find_preset("model", named, source.preset_names("model"))
         if option in known.flavors:
             shipped = known.flavors[option].get(named)
-        elif "/" not in named:
-            shipped = None
+        elif "/" not in named:  # a folder, but for names of before there were publishers
+            shipped = aliases.on_the_hub().get(f"{FIRST_PUBLISHER}/{named}")
         if shipped is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
             raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))

@@ -523,44 +523,27 @@ def megatron_experts(c: Config) -> dict[str, int]:
 # Arguments of EleutherAI's scripts ---------------------------------------------------------------
 
 
-def eleuther_heads(c: Arguments) -> int:
-    """Read the heads, or take a number that divides the width: two scripts have no such
-    argument."""
-    return c.read_int("num-attention-heads") or gcd(64, c.need_int("hidden-size"))
+def share(c: Arguments, key: str, of: Said, unsaid: int | None, are: str) -> int | None:
+    """Multiply a number by the share of it that an argument has.
 
-
-def eleuther_kv_heads(c: Arguments) -> int:
-    """Count the heads that have keys and values of their own, a share of all."""
-    ratio, heads = c.read_share("kv-size-ratio") or 1, eleuther_heads(c)
-    if (ratio * heads).denominator != 1:
-        said = c.get("kv-size-ratio")
-        fault = f"--kv-size-ratio is {said}: {plain_text(float(ratio * heads), 6)} of {heads} heads"
-        raise c.fault(fault, f"a whole number of heads, as {plain_text(1 / heads, 6)}")
-    return int(ratio * heads)
-
-
-def eleuther_width(c: Arguments) -> int:
-    """Compute the width of a feed-forward block, a multiple of the hidden width."""
-    hidden, given = c.need_int("hidden-size"), c.read_int("ffn-hidden-size")
-    width = (c.read_share("ffn-expansion-factor") or 4) * hidden
-    if width.denominator != 1:
-        said = c.get("ffn-expansion-factor")
-        raise c.fault(
-            f"--ffn-expansion-factor is {said}: {plain_text(float(width), 6)} wide", "a whole width"
-        )
-    return given or int(width)
-
-
-def eleuther_tokens(c: Arguments) -> int | None:
-    """Read the number of tokens; None where it is absent.
+    Args:
+        c: the arguments.
+        key: the argument.
+        of: the number, by its key or a rule.
+        unsaid: the share where the argument is absent; None for no number.
+        are: what it is a number of, for the error.
 
     Raises:
-        PlanError: it is not a whole number.
+        PlanError: the product is not a whole number.
     """
-    tokens = c.read_share("tokens")
-    if tokens is not None and tokens.denominator != 1:
-        raise c.fault(f"--tokens is {c.get('tokens')}", "a whole number")
-    return None if tokens is None else int(tokens)
+    part = c.read_share(key) or unsaid
+    if part is None:
+        return None
+    found = part * number_of(c, of)
+    if found != int(found):
+        shown = f"--{key} is {c.get(key)}: {plain_text(float(found), 6)} {are}"
+        raise c.fault(shown, "a whole number")
+    return int(found)
 
 
 def eleuther_recompute(c: Arguments) -> str | None:
@@ -715,10 +698,11 @@ RULES: dict[str, Callable[..., Any]] = {
     "text": lambda c, key: c.read_word(key),
     "written": lambda c, text, of: text.format(run_rule(of, c)),
     "flag": lambda c, key, otherwise=None: c.read_flag(key, run_rule(otherwise, c)),
-    # Of numbers, each itself, what a key holds or what a rule finds: sum, product, whole times that
-    # one goes into another; of a height and a width the product.
+    # Of numbers, each itself, what a key holds or what a rule finds: sum, product, greatest common
+    # divisor, whole times that one goes into another; of a height and a width the product.
     "sum": lambda c, terms: sum(number_of(c, term) for term in terms),
     "times": lambda c, terms: prod(number_of(c, term) for term in terms),
+    "common": lambda c, terms: gcd(*(number_of(c, term) for term in terms)),
     "quotient": lambda c, terms: number_of(c, terms[0]) // number_of(c, terms[1]),
     "area": lambda c, key: prod(read_sides(c, key)),
     # A whole number by a factor, rounded down; one rounded up to whole steps; what a

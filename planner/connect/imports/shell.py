@@ -35,6 +35,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
 BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
+#: The arguments of a script, in what a loop goes over or is followed for.
+OVER_ARGUMENTS = re.compile(r"\$(?:[#@*1]|\{[#@*1]\})")
 #: A sum that another program would print, which is worked out here.
 EXPR = re.compile(r"(?:\$\(|`)\s*expr\s+([\w\s${}+*/%\\-]{1,200})(?:\)|`)")
 HEREDOC = re.compile(r"<<-?[ \t]*[\"']?(\w+)[\"']?")
@@ -326,11 +328,11 @@ class _ShellReader:
             head.append(self.take().text)
         self.take()
         variable = "".join(head[:1])
-        name = f"{variable} of a loop"
+        name = f"{variable} of a loop" if kind in ("for", "select") else f"{kind} loop"
+        over_arguments = OVER_ARGUMENTS.search(" ".join(head)) and "1" not in self.values
+        skip = skip or (over_arguments is not None and kind != "until")  # none where none are set
         if kind in ("for", "select") and not skip:
             self.assign_words(variable, [f"{UNKNOWN_SIGN}{name}{UNKNOWN_SIGN}"], cause)
-        elif kind == "while":  # over the arguments: none where none are set
-            name, skip = "while loop", skip or ("$#" in " ".join(head) and "1" not in self.values)
         self.follow_list(("done",), cause or name, skip)
         self.take()
         return True

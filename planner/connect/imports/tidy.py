@@ -55,12 +55,17 @@ def fold_pattern(sequence: Sequence[str]) -> list[str | dict[str, object]]:
 
 
 @contextmanager
-def place_faults(place: Place | None) -> Iterator[None]:
-    """Place faults of a document that was made in what it was made of."""
+def place_faults(place: Place | None, devices: str = "") -> Iterator[None]:
+    """Place faults of a document that was made in what it was made of; one about devices names what
+    sets them, as ``devices`` has it."""
     try:
         yield
     except PlanError as error:
-        faults = [Fault(f.message, place, f.allowed, f.hint) for f in error.faults]
+        faults = []
+        for one in error.faults:
+            more = [devices] if "devices" in one.message and devices else []
+            allowed = "; ".join([one.allowed or "", *more]) or None
+            faults.append(Fault(one.message, place, allowed, one.hint))
         raise PlanError(faults) from None
 
 
