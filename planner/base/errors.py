@@ -80,12 +80,22 @@ class PlanError(Exception):
 
     faults: tuple[Fault, ...]
 
-    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+    def __init__(
+        self,
+        faults: str | Fault | Iterable[Fault],
+        place: Place | None = None,
+        allowed: str | None = None,
+        hint: str | None = None,
+    ) -> None:
         """Sort the faults by place, drop equal ones, and keep the first ``MOST``.
 
         Args:
-            faults: at least one; further ones become a last fault that counts them.
+            faults: at least one; further ones become a last fault that counts them. A text is the
+                message of the only fault.
+            place, allowed, hint: of the only fault, as ``Fault`` has them.
         """
+        if isinstance(faults, str):
+            faults = Fault(faults, place, allowed, hint)
         found = [faults] if isinstance(faults, Fault) else list(faults)
         found.sort(key=lambda fault: (fault.place or Place("")).order)
         found = list(dict.fromkeys(found))
@@ -135,7 +145,7 @@ def require_extra(what: str, extra: str, instead: str = "") -> Iterator[None]:
         yield
     except ImportError as error:
         fix = f"pip install '.[{extra}]'{instead}"
-        raise PlanError(Fault(f"{what} needs {error.name or extra}", None, fix)) from None
+        raise PlanError(f"{what} needs {error.name or extra}", None, fix) from None
 
 
 def format_divisors(number: int, most: int = 1024) -> str:

@@ -55,7 +55,7 @@ def restrict_reading(folder: str | Path | None) -> Iterator[None]:
     root = None
     if folder is not None:
         if not os.path.isdir(folder):
-            raise PlanError(Fault("no such folder", Place(f"--root {folder}")))
+            raise PlanError("no such folder", Place(f"--root {folder}"))
         root = os.path.realpath(folder)
     token, once = _ROOT.set(root), _ONCE.set({})
     try:
@@ -115,7 +115,7 @@ def is_within(path: str | Path, folder: str | Path) -> bool:
 
 def refuse_path(place: Place) -> PlanError:
     """Return the error of a path outside the root; it does not reveal what is there."""
-    return PlanError(Fault("is outside the folder of --root", place, "a path inside it"))
+    return PlanError("is outside the folder of --root", place, "a path inside it")
 
 
 def is_file(path: str | Path) -> bool:
@@ -142,7 +142,7 @@ def walk_files(paths: Iterable[Path], endings: tuple[str, ...]) -> Iterator[tupl
     """
     for path in paths:
         if not path.exists():
-            raise PlanError(Fault("no such file or folder", Place(str(path))))
+            raise PlanError("no such file or folder", Place(str(path)))
         if not path.is_dir():
             with open_bounded(path, MAX_JSON):  # raises where it cannot be read
                 pass
@@ -207,14 +207,12 @@ def open_bounded(
                 reads.add(os.path.realpath(path))
             size = file.seek(0, os.SEEK_END) if piped else os.fstat(file.fileno()).st_size
             if size > most:
-                limit = f"at most {most // 10**6} MB"
-                raise PlanError(Fault("the file is too large", where, limit))
+                raise PlanError("the file is too large", where, f"at most {most // 10**6} MB")
             yield Opened(file, size)
     except FileNotFoundError:
-        raise PlanError(Fault("no such file", where, None, _find_similar(Path(path)))) from None
+        raise PlanError("no such file", where, None, _find_similar(Path(path))) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise PlanError(Fault(f"cannot be read: {reason}", where, allowed)) from None
+        raise PlanError(f"cannot be read: {error.strerror or str(error)}", where, allowed) from None
 
 
 def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
@@ -232,7 +230,7 @@ def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
     piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
     if not stat.S_ISREG(kind) and not piped:
         what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
-        raise PlanError(Fault(what, place, allowed or "a regular file"))
+        raise PlanError(what, place, allowed or "a regular file")
     return piped
 
 
@@ -310,7 +308,7 @@ def read_text(
         column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
         name = str(path) if place is None else place.file
         where = Place(name, before.count(b"\n") + 1, column)
-        raise PlanError(Fault("not UTF-8 text", where, allowed)) from None
+        raise PlanError("not UTF-8 text", where, allowed) from None
 
 
 def refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -347,12 +345,12 @@ def parse_json(
         return json.loads(text, **{"parse_float": finite, **how})
     except json.JSONDecodeError as error:
         where = Place(place.file, error.lineno, error.colno) if place else None
-        raise PlanError(Fault(f"not JSON: {error.msg}", where, allowed)) from None
+        raise PlanError(f"not JSON: {error.msg}", where, allowed) from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         if "integer string conversion" in reason:
             reason = f"a number of more than {sys.get_int_max_str_digits()} digits"
-        raise PlanError(Fault(f"not readable as JSON: {reason}", place, allowed)) from None
+        raise PlanError(f"not readable as JSON: {reason}", place, allowed) from None
 
 
 # Writing ------------------------------------------------------------------------------------
@@ -365,7 +363,7 @@ def convert_errors(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise PlanError(Fault(f"cannot be written: {reason}", Place(str(path)))) from None
+        raise PlanError(f"cannot be written: {reason}", Place(str(path))) from None
 
 
 @contextlib.contextmanager
@@ -521,7 +519,7 @@ def refuse_overwrite(path: str | Path, inputs: Iterable[str | Path]) -> None:
     for given in inputs:
         with contextlib.suppress(OSError):  # what is not there is no input
             if os.path.samefile(path, given):
-                raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
+                raise PlanError("this is an input", Place(str(path)), "another file")
 
 
 def find_mode(target: Path) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.base.numbers import plain_text, scientific
 
 Exact = int | Fraction
@@ -64,7 +64,7 @@ def name_faults(what: str, place: Place | None = None) -> Iterator[None]:
     try:
         yield
     except UnitError as error:
-        raise PlanError(Fault(f"{what}: {error}", place, error.allowed, error.hint)) from None
+        raise PlanError(f"{what}: {error}", place, error.allowed, error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def parse_option(option: str, text: str, unit: str, allowed: str, least: Exact =
     with name_faults(option):
         found = parse(text, unit)
     if found <= 0 or found < least:
-        raise PlanError(Fault(f"{option} {text}", None, allowed))
+        raise PlanError(f"{option} {text}", None, allowed)
     return Fraction(found)
 
 

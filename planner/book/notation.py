@@ -12,13 +12,21 @@ from planner.book.quantity import symbol
 
 per_block = partial(symbol, per="block")
 bytes_of = partial(symbol, unit="bytes")
+in_format = partial(bytes_of, under="training.bytes.")
+of_memory = partial(bytes_of, under="memory.")
+settled = partial(symbol, under="memory.")
+in_buckets = partial(settled, unit="parameters")
+offloaded = partial(symbol, under="training.offload.")
+degree = partial(symbol, under="parallelism.")
 bytes_per_second = partial(symbol, unit="bytes/s", letter=r"\beta")
 hop_time = partial(symbol, unit="s", letter=r"\alpha")
 assumed = partial(symbol, kind="assumed")
-measured = partial(symbol, kind="measured")
+of_failures = partial(symbol, kind="measured", under="cluster.failures.")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
 of_accelerator = partial(symbol, under="cluster.accelerator.")
+peak_rate = partial(of_accelerator, unit="FLOP/s")
+link_hop = partial(hop_time, under="cluster.accelerator.link.")
 printed = partial(formula_input, under="cluster.accelerator.")
 of_network = partial(formula_input, under="cluster.network.")
 #: Shares that runs sustain, and other facts of ``time.efficiency``: assumed, where no run was ever
@@ -27,6 +35,12 @@ efficiency = partial(assumed, under="time.efficiency.")
 sustained = partial(efficiency, letter=r"\eta")
 excess = partial(efficiency, letter=r"\kappa")
 exponent = partial(efficiency, letter=r"\chi")
+lasting = partial(efficiency, unit="s")
+wait = partial(lasting, letter=r"\alpha")
+#: Of a step of decoding, by the engine that serves.
+of_decoding = partial(lasting, under="time.efficiency.decode_")
+#: 1 or 0.
+whether = partial(symbol, under="time.", letter=r"\delta")
 
 
 # Sequence and batch
@@ -159,16 +173,14 @@ n_node = symbol(
     "n_node", "devices of a node, or of several whose devices one link joins", "cluster.link_domain"
 )
 n_host = symbol("n_host", "devices that share a host's memory", "cluster.devices_per_node")
-t = symbol("t", "tensor-parallel size", "parallelism.tensor")
-p = symbol("p", "pipeline-parallel size", "parallelism.pipeline")
-c = symbol("c", "context-parallel size", "parallelism.context")
-e = symbol("e", "expert-parallel size", "parallelism.expert")
-v = symbol("v", "virtual stages per device", "parallelism.virtual_pipeline")
-t_e = symbol("t_e", "tensor-parallel size in experts", "parallelism.expert_tensor")
-r = symbol("r", "replicas of hybrid sharding", "parallelism.replicate")
-g_V = symbol(
-    "g_V", "the padded vocabulary per tensor rank is a multiple of it", "parallelism.vocab_multiple"
-)
+t = degree("t", "tensor-parallel size", "tensor")
+p = degree("p", "pipeline-parallel size", "pipeline")
+c = degree("c", "context-parallel size", "context")
+e = degree("e", "expert-parallel size", "expert")
+v = degree("v", "virtual stages per device", "virtual_pipeline")
+t_e = degree("t_e", "tensor-parallel size in experts", "expert_tensor")
+r = degree("r", "replicas of hybrid sharding", "replicate")
+g_V = degree("g_V", "the padded vocabulary per tensor rank is a multiple of it", "vocab_multiple")
 part_on_stage = partial(symbol, per="stage part")
 component_on_stage = partial(symbol, per="stage component")
 layers_on_stage = part_on_stage("L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}")
@@ -197,35 +209,29 @@ first_on_stage = component_on_stage(
 )
 
 # Bytes of one parameter and of one activation: the recipe of the precision
-k_w = bytes_of("k_w", "bytes of a weight", "training.bytes.weight")
-k_g = bytes_of("k_g", "bytes of a gradient", "training.bytes.gradient")
-k_m = bytes_of("k_m", "bytes of a master weight", "training.bytes.master")
-k_G = bytes_of(
-    "k_G", "bytes of a gradient's copy for the optimizer", "training.bytes.main_gradient"
-)
-k_o = bytes_of("k_o", "bytes of one optimizer state", "training.bytes.state")
-k_c = bytes_of("k_c", "bytes of a weight's copy in the compute format", "training.bytes.compute")
-k_red = bytes_of("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
-k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
-k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
-k_ref = bytes_of("k_ref", "bytes of a weight of the reference model", "training.bytes.reference")
-k_z = bytes_of("k_z", "bytes of a logit in the loss", "training.bytes.logit")
-k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
-k_comb = bytes_of(
-    "k_comb", "bytes of a value on its way back from an expert", "training.bytes.combine"
-)
-k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
+k_w = in_format("k_w", "bytes of a weight", "weight")
+k_g = in_format("k_g", "bytes of a gradient", "gradient")
+k_m = in_format("k_m", "bytes of a master weight", "master")
+k_G = in_format("k_G", "bytes of a gradient's copy for the optimizer", "main_gradient")
+k_o = in_format("k_o", "bytes of one optimizer state", "state")
+k_c = in_format("k_c", "bytes of a weight's copy in the compute format", "compute")
+k_red = in_format("k_red", "bytes of a gradient being reduced", "reduce")
+k_quant = in_format("k_quant", "bytes of a weight's quantized copies", "quantized")
+k_a = in_format("k_a", "bytes of an activation", "activation")
+k_ref = in_format("k_ref", "bytes of a weight of the reference model", "reference")
+k_z = in_format("k_z", "bytes of a logit in the loss", "logit")
+k_disp = in_format("k_disp", "bytes of a value on its way to an expert", "dispatch")
+k_comb = in_format("k_comb", "bytes of a value on its way back from an expert", "combine")
+k_gat = in_format("k_gat", "bytes of a weight being gathered", "gather")
 k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA")
-p_lora = symbol(
-    "p_lora", "whether the adapters' dropout runs", "time.lora_dropout", letter=r"\delta"
-)
+p_lora = whether("p_lora", "whether the adapters' dropout runs", "lora_dropout")
 p_dora = symbol(
     "p_dora",
     "magnitudes of an adapter, a vector of its outputs",
     "training.lora.dora",
     letter=r"\delta",
 )
-k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
+k_t = in_format("k_t", "bytes of an optimizer's step counter", "step")
 n_ns = symbol("n_ns", "Newton-Schulz iterations of Muon", "training.muon.iterations", latex="n_NS")
 n_basis = symbol(
     "n_basis", "steps after which SOAP renews its bases", "training.soap.frequency", latex="n_Q"
@@ -243,28 +249,20 @@ tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
 )
 d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
-k_kv = bytes_of("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
+k_kv = in_format("k_kv", "bytes of an element of the cache", "cache", latex=r"k_{kv}")
 s_o = symbol("s_o", "tokens generated", "training.output_tokens")
 n_q = symbol("n_q", "tokens of a sequence that a step of decoding computes")
-f_off = symbol(
-    "f_off", "share of the activations that lies on the host", "training.offload.activations"
+f_off = offloaded("f_off", "share of the activations that lies on the host", "activations")
+f_w = offloaded(
+    "f_w", "share of the weights that lies on the host", "parameters", latex="f_{off,w}"
 )
-f_w = symbol(
-    "f_w",
-    "share of the weights that lies on the host",
-    "training.offload.parameters",
-    latex="f_{off,w}",
+f_g = offloaded(
+    "f_g", "share of the gradients that lies on the host", "gradients", latex="f_{off,g}"
 )
-f_g = symbol(
-    "f_g",
-    "share of the gradients that lies on the host",
-    "training.offload.gradients",
-    latex="f_{off,g}",
-)
-f_o = symbol(
+f_o = offloaded(
     "f_o",
     "share of master weights and optimizer states that lies on the host",
-    "training.offload.optimizer",
+    "optimizer",
     latex="f_{off,o}",
 )
 gamma = formula_input(
@@ -278,7 +276,7 @@ gamma = formula_input(
 n_lc = symbol("n_lc", "chunks of the loss", "training.loss_chunks")
 P_tea = symbol("P_tea", "parameters of the teacher", unit="parameters")
 n_read = symbol("n_read", "forward passes without a backward pass", "training.read_passes")
-M_oth = bytes_of("M_oth", "further memory", "memory.other")
+M_oth = of_memory("M_oth", "further memory", "other")
 
 # One tensor of the implementation's profile
 rows_j = symbol("rows_j", "rows", latex="n_j", per="tensor")
@@ -289,36 +287,28 @@ ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per="tensor")
 # What a device holds besides the model
 M_dev = bytes_of("M_dev", "memory of a device", "cluster.accelerator.memory_usable")
 M_node = bytes_of("M_node", "memory of the host of a node", "cluster.node_memory")
-M_ctx = bytes_of("M_ctx", "memory of the device context", "memory.context")
-M_com = bytes_of("M_com", "memory of one communicator", "memory.communicator")
-M_ch = bytes_of("M_ch", "buffers of one channel to one other device", "memory.channel")
-n_ch = symbol("n_ch", "channels to each other device of the node", "memory.channels")
-M_work = bytes_of("M_work", "workspace of the matmul library", "memory.workspace")
-n_ws = symbol("n_ws", "such workspaces", "memory.workspaces")
-n_pc = symbol("n_pc", "communicators of a device in its pipeline", "memory.pipeline_communicators")
-n_bk = symbol("n_bk", "buckets of gradients", "memory.buckets")
-N_bk = symbol("N_bk", "parameters of a bucket", "memory.bucket_size", unit="parameters")
-N_upd = symbol(
-    "N_upd",
-    "parameters whose gradients are copied at once for the update",
-    "memory.update_group",
-    unit="parameters",
+M_ctx = of_memory("M_ctx", "memory of the device context", "context")
+M_com = of_memory("M_com", "memory of one communicator", "communicator")
+M_ch = of_memory("M_ch", "buffers of one channel to one other device", "channel")
+n_ch = settled("n_ch", "channels to each other device of the node", "channels")
+M_work = of_memory("M_work", "workspace of the matmul library", "workspace")
+n_ws = settled("n_ws", "such workspaces", "workspaces")
+n_pc = settled("n_pc", "communicators of a device in its pipeline", "pipeline_communicators")
+n_bk = settled("n_bk", "buckets of gradients", "buckets")
+N_bk = in_buckets("N_bk", "parameters of a bucket", "bucket_size")
+N_upd = in_buckets(
+    "N_upd", "parameters whose gradients are copied at once for the update", "update_group"
 )
-N_live = symbol(
-    "N_live",
-    "parameters kept gathered besides the layers at work",
-    "memory.live_parameters",
-    unit="parameters",
+N_live = in_buckets(
+    "N_live", "parameters kept gathered besides the layers at work", "live_parameters"
 )
-f_all = symbol(
-    "f_all",
-    "gaps that the allocator cannot fill, as a share of live tensors",
-    "memory.allocator_share",
+f_all = settled(
+    "f_all", "gaps that the allocator cannot fill, as a share of live tensors", "allocator_share"
 )
-f_95 = symbol(
+f_95 = settled(
     "f_95",
     "what live tensors may take beyond the prediction, as a share of it (95th percentile)",
-    "memory.margin",
+    "margin",
 )
 
 # A convention of utilisation: bound to expressions by planner/engine/flop_conventions.py
@@ -331,12 +321,11 @@ C_conv = symbol(
 )
 
 # Hardware, prices and what a plan assumes about speed
-P_listed = of_accelerator(
+P_listed = peak_rate(
     "P_listed",
     "peak rate of the training precision, as the datasheet prints it",
     "peak.value",
     latex="R_sheet",
-    unit="FLOP/s",
 )
 n_bub = symbol(
     "n_bub",
@@ -346,50 +335,40 @@ n_bub = symbol(
 mfu_assumed = formula_input(
     "mfu_assumed", "assumed model FLOPs utilisation", "time.mfu", latex="u_given", kind="assumed"
 )
-hourly = partial(formula_input, unit="USD/h", cited=True)
-price = hourly(
-    "price", "price of one device for one hour", "cluster.price", latex=r"\pi_{\mathrm{h}}"
-)
+of_site = partial(formula_input, under="cluster.")
+hourly = partial(of_site, unit="USD/h", cited=True)
+price = hourly("price", "price of one device for one hour", "price", latex=r"\pi_{\mathrm{h}}")
 reserved_price = hourly(
     "reserved_price",
     "price of one device for one hour under a long commitment",
-    "cluster.reserved_price",
+    "reserved_price",
     latex=r"\pi_res",
 )
 power = printed("power", "largest sustained power of one device", "power", latex="P_dev", unit="W")
-host_power = formula_input(
+host_power = of_site(
     "host_power",
     "power per device outside the accelerators",
-    "cluster.host_power",
+    "host_power",
     latex="P_host",
     unit="W",
 )
-pue = formula_input(
-    "pue", "power usage effectiveness of the site", "cluster.pue", latex=r"\mathrm{PUE}"
-)
-carbon_intensity = formula_input(
+pue = of_site("pue", "power usage effectiveness of the site", "pue", latex=r"\mathrm{PUE}")
+carbon_intensity = of_site(
     "carbon_intensity",
     "carbon dioxide equivalent per energy",
-    "cluster.carbon_intensity",
+    "carbon_intensity",
     latex=r"\gamma",
     unit="kgCO2e/kWh",
 )
 
 # Rates of the hardware, as its documents print them
-P_16 = symbol(
+P_16 = peak_rate(
     "P_16",
     "peak rate of 16-bit products, as the datasheet prints it",
-    "cluster.accelerator.peak_16.value",
+    "peak_16.value",
     latex=r"R_{16,\mathrm{sheet}}",
-    unit="FLOP/s",
 )
-P_32 = symbol(
-    "P_32",
-    "dense peak rate of 32-bit products",
-    "cluster.accelerator.peaks.fp32.value",
-    latex=r"R_{32}",
-    unit="FLOP/s",
-)
+P_32 = peak_rate("P_32", "dense peak rate of 32-bit products", "peaks.fp32.value", latex=r"R_{32}")
 W = printed("W", "bandwidth of the device's memory", "memory_bandwidth", unit="bytes/s")
 n_sm = of_accelerator("n_sm", "multiprocessors", "multiprocessors", latex="n_SM")
 f_clk = of_accelerator("f_clk", "clock", "clock", unit="1/s")
@@ -403,20 +382,18 @@ B_link = bytes_per_second(
     "cluster.accelerator.link.bandwidth",
     only_formulas=True,
 )
-n_ax = symbol("n_ax", "axes of the torus", "cluster.accelerator.link.axes")
+n_ax = of_accelerator("n_ax", "axes of the torus", "link.axes")
 n_X = symbol("n_X", "devices along the first axis of the torus", "cluster.sides.x")
 n_Y = symbol("n_Y", "devices along its second axis", "cluster.sides.y")
 n_Z = symbol("n_Z", "devices along its third axis", "cluster.sides.z")
-a_link = hop_time("a_link", "time of one hop inside a node", "cluster.accelerator.link.latency")
-a_sw = hop_time(
-    "a_sw",
-    "time of a collective of no size that the link's switches carry out",
-    "cluster.accelerator.link.switch_latency",
+a_link = link_hop("a_link", "time of one hop inside a node", "latency")
+a_sw = link_hop(
+    "a_sw", "time of a collective of no size that the link's switches carry out", "switch_latency"
 )
-e_sw = symbol(
+e_sw = of_accelerator(
     "e_sw",
     "share of what collectives sustain of the link that its switches reach where they add up",
-    "cluster.accelerator.link.switch_share",
+    "link.switch_share",
     latex=r"\eta_sw",
 )
 B_net = of_network(
@@ -454,9 +431,7 @@ e_mm = sustained(
 )
 e_16 = sustained("e_16", "share of the peak that large 16-bit products sustain", "matmul_16")
 e_att = sustained("e_att", "share of the kernel's rate that fused attention sustains", "attention")
-q_8 = efficiency(
-    "q_8", "rate of fused attention in 8 bit, relative to 16 bit", "attention_8bit", latex="q_8"
-)
+q_8 = efficiency("q_8", "rate of fused attention in 8 bit, relative to 16 bit", "attention_8bit")
 e_mem = sustained("e_mem", "share of the memory's bandwidth that kernels sustain", "memory")
 e_link = sustained("e_link", "share of the link that collectives sustain", "link")
 e_net = sustained("e_net", "share of the network that collectives sustain", "network")
@@ -465,26 +440,14 @@ e_disp = sustained(
     "e_disp", "share of a network card that kernels reach which send a token once", "dispatch"
 )
 e_kl = sustained("e_kl", "share of the link's bandwidth that these reach", "dispatch_link")
-a_row = efficiency(
-    "a_row",
-    "time that these take for each row besides its bytes",
-    "dispatch_row",
-    latex=r"\alpha_{\mathrm{row}}",
-    unit="s/tokens",
+a_row = wait(
+    "a_row", "time that these take for each row besides its bytes", "dispatch_row", unit="s/tokens"
 )
-a_meet = efficiency(
-    "a_meet",
-    "time that ranks wait for one another at an exchange",
-    "exchange_wait",
-    latex=r"\alpha_{\mathrm{meet}}",
-    unit="s",
-)
-a_disp = efficiency(
+a_meet = wait("a_meet", "time that ranks wait for one another at an exchange", "exchange_wait")
+a_disp = wait(
     "a_disp",
     "time of one exchange of tokens in which the host learns how many rows come",
     "dispatch_latency",
-    latex=r"\alpha_{\mathrm{disp}}",
-    unit="s",
 )
 c_ov = efficiency(
     "c_ov",
@@ -516,7 +479,7 @@ n_one = efficiency(
     "kernels that the host launches for one expert and pass, where experts run one by one",
     "expert_launches",
 )
-t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
+t_la = lasting("t_la", "host time of one launch", "launch")
 # What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
 k_128 = excess(
     "k_128", "what tiles of 128 x 128 cost, over larger ones, for the same work", "small_tile"
@@ -553,21 +516,13 @@ n_ring = efficiency(
     "ring_launches",
 )
 # A step of decoding, by the engine that serves (presets/efficiency/engines.yaml)
-t_stp = efficiency(
-    "t_stp", "host time of a step of decoding that the device waits for", "decode_step", unit="s"
-)
-t_seq = efficiency("t_seq", "the same for each sequence", "decode_sequence", unit="s")
-t_hk = efficiency(
-    "t_hk", "host time of one kernel of a step of decoding", "decode_launch", unit="s"
-)
-t_gap = efficiency("t_gap", "time of a kernel besides its work", "decode_gap", unit="s")
+t_stp = of_decoding("t_stp", "host time of a step of decoding that the device waits for", "step")
+t_seq = of_decoding("t_seq", "the same for each sequence", "sequence")
+t_hk = of_decoding("t_hk", "host time of one kernel of a step of decoding", "launch")
+t_gap = of_decoding("t_gap", "time of a kernel besides its work", "gap")
 n_row = efficiency("n_row", "rows that a matmul computes at least", "decode_rows")
-a_ar = efficiency(
-    "a_ar", "time of an engine's all-reduce of no size", "decode_all_reduce", unit="s"
-)
-x_ar = efficiency(
-    "x_ar", "the same for each doubling of its ranks", "decode_all_reduce_doubling", unit="s"
-)
+a_ar = of_decoding("a_ar", "time of an engine's all-reduce of no size", "all_reduce")
+x_ar = of_decoding("x_ar", "the same for each doubling of its ranks", "all_reduce_doubling")
 e_ar = sustained(
     "e_ar",
     "share of what collectives sustain of the link that an engine's all-reduce reaches",
@@ -583,10 +538,10 @@ f_disp = efficiency(
     "exchange_share",
     latex=r"\phi_ex",
 )
-p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", letter=r"\delta")
-k_x = bytes_of("k_x", "bytes of an element of the products' inputs", "training.bytes.input")
+p_drop = whether("p_drop", "whether dropout runs", "dropout")
+k_x = in_format("k_x", "bytes of an element of the products' inputs", "input")
 n_cast = symbol("n_cast", "reads of an input to cast it", "time.cast_reads")
-p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"\delta")
+p_rope = whether("p_rope", "whether positions are rotary", "rope")
 
 # One matrix product on one device
 N_x = symbol("N_x", "columns of a product on one device", per="product")
@@ -601,11 +556,9 @@ D_X = symbol(
 )
 
 # The run around the step
-n_fail = measured("n_fail", "interruptions that were counted", "cluster.failures.count")
-n_seen = measured("n_seen", "devices on which they were counted", "cluster.failures.devices")
-t_seen = measured(
-    "t_seen", "time over which they were counted", "cluster.failures.period", unit="s"
-)
+n_fail = of_failures("n_fail", "interruptions that were counted", "count")
+n_seen = of_failures("n_seen", "devices on which they were counted", "devices")
+t_seen = of_failures("t_seen", "time over which they were counted", "period", unit="s")
 B_sto = bytes_per_second(
     "B_sto", "rate at which the run writes to storage, all devices", "cluster.storage.bandwidth"
 )
@@ -626,11 +579,8 @@ x_slow = assumed(
 idle_power = of_accelerator(
     "idle_power", "power of one idle device", "idle_power", latex="P_idle", unit="W"
 )
-e_own = symbol(
-    "e_own",
-    "matmul efficiency at the rated power",
-    "cluster.accelerator.efficiency.matmul.value",
-    latex=r"\eta_dev",
+e_own = of_accelerator(
+    "e_own", "matmul efficiency at the rated power", "efficiency.matmul.value", latex=r"\eta_dev"
 )
 
 # The constants of published scaling laws (presets/scaling). A law is an entry of the axis ``law``.
@@ -666,7 +616,7 @@ x_lp = of_step(
     "x_lp",
     "time of a pass for log-probabilities over a forward pass",
     "logprob_excess",
-    latex=r"\kappa_lp",
+    letter=r"\kappa",
 )
 t_over = of_step(
     "t_over", "time of a decode step beyond serving", "rollout.step_overhead", unit="s/tokens"

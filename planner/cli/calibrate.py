@@ -25,8 +25,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
     plans, logs = options.plans, options.log
     if len(plans) > 1 and len(logs) != len(plans):
         wrong = f"{len(plans)} plans, {len(logs)} logs"
-        allowed = "PLAN.yaml --log FILE for each run, or one plan for all"
-        raise PlanError(Fault(wrong, None, allowed))
+        raise PlanError(wrong, None, "PLAN.yaml --log FILE for each run, or one plan for all")
     loaded = [loading.load(plan, options.set) for plan in plans]
     inputs = [*logs, *(file for plan in loaded for file in plan.document.list_files())]
     output = options.output

@@ -172,7 +172,7 @@ def _check_top(top: int | None) -> None:
         PlanError: ``--top`` is below 1.
     """
     if top is not None and top < 1:
-        raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
+        raise PlanError(f"--top {top} shows nothing", None, "at least 1")
 
 
 def _run_report(options: argparse.Namespace) -> int | str:
@@ -204,7 +204,7 @@ def _run_report(options: argparse.Namespace) -> int | str:
 
     kinds = _check_outputs(options.output, report.SUFFIXES, "report", plan.document.list_files())
     if options.only and options.format != "json":
-        raise PlanError(Fault("--only needs a result in JSON", None, "--format json"))
+        raise PlanError("--only needs a result in JSON", None, "--format json")
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
     for path in kinds:
@@ -223,7 +223,7 @@ def _report_model(options: argparse.Namespace) -> str:
     asked = [name for name in whole if getattr(options, name)]
     if asked or options.format not in (None, "text", "json"):
         told = "such as -o, --only and --format md need a plan; a model alone has its sizes"
-        raise PlanError(Fault(f"options {told}", None, "--set KEY=VALUE, --format text or json"))
+        raise PlanError(f"options {told}", None, "--set KEY=VALUE, --format text or json")
     found = model.measure_model(options.plan, options.set)
     return (model.encode_sizes if options.format == "json" else model.format_sizes)(found)
 
@@ -453,7 +453,7 @@ def _run_explain(options: argparse.Namespace) -> str:
 
     asked, text = " ".join(options.quantity), options.depth
     if text is not None and text != "all" and not re.fullmatch("-?[0-9]{1,9}", text):
-        raise PlanError(Fault(f"--depth {text}", None, "a number of levels, or all"))
+        raise PlanError(f"--depth {text}", None, "a number of levels, or all")
     depth = DEPTH if text is None else None if text == "all" else int(text)
     result = evaluate_plan(_load_plan(options))
     if options.format == "json":
@@ -482,7 +482,7 @@ def _run_solve(options: argparse.Namespace) -> int | str:
 
     if options.plan in questions.NAMES and not os.path.exists(options.plan):
         known = f"solve PLAN {options.plan}"
-        raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
+        raise PlanError(f"{options.plan} is a question, not a plan", None, known)
     plan = _load_plan(options)
     names = "vary until maximize minimize deadline with_layout family margin accelerators budget"
     how = {name: getattr(options, name) for name in (*names.split(), "unbounded")}
@@ -492,7 +492,7 @@ def _run_solve(options: argparse.Namespace) -> int | str:
 
         if options.question == budgets.QUESTION or (options.write and options.output):
             said = "--write or -o FILE, for a question whose answer is a value of the plan's keys"
-            raise PlanError(Fault("--write and -o do not apply", None, said))
+            raise PlanError("--write and -o do not apply", None, said)
         write_back.find_target(options.plan, options.output)
     answer = asked()
     writers: Any = budgets if isinstance(answer, budgets.Spending) else questions
@@ -522,7 +522,7 @@ def _run_search(options: argparse.Namespace) -> int:
     inputs = plan.document.list_files()
     kinds = _check_outputs(options.output, searched.SUFFIXES, "list of layouts", inputs)
     if options.rank is not None and not options.apply:
-        raise PlanError(Fault("--rank needs --apply", None, "--apply PLAN.yaml"))
+        raise PlanError("--rank needs --apply", None, "--apply PLAN.yaml")
     if options.apply:
         from planner.questions import write_back
 
@@ -563,7 +563,7 @@ def _run_advise(options: argparse.Namespace) -> str:
     from planner.report import expert_path
 
     if (options.apply is None) is not (options.output is None):
-        raise PlanError(Fault("--apply N and -o FILE go together"))
+        raise PlanError("--apply N and -o FILE go together")
     plan = _load_plan(options)
     if options.output is not None:
         write_back.find_target(options.plan, options.output)
@@ -586,13 +586,13 @@ def _run_sweep(options: argparse.Namespace) -> int:
     from planner.questions.studies.engines import choose_engine
 
     if not options.output:
-        raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
+        raise PlanError("a sweep needs an output", None, "-o FILE.csv, .parquet or .html")
     formats = {**TABLES, **COMPARISONS}
     kinds = _check_outputs(options.output, formats, "table and no comparison")
     tables = [path for path, kind in kinds.items() if kind in TABLES.values()]
     reports = [path for path in kinds if path not in tables]
     if len(tables) > 1:
-        raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
+        raise PlanError(f"two tables: {tables[0]} and {tables[1]}", None, "one of them")
     choose_engine(options.workers, options.on)  # reports their faults before the study's
     # Heavy modules.
     from planner.questions.studies.run import sweep
@@ -673,10 +673,10 @@ def _run_diff(options: argparse.Namespace) -> int | str:
             raise PlanError(faults)
         return FAILED if _print_missed([fault for one in plans for fault in one.missed]) else OK
     if options.plans:
-        raise PlanError(Fault("--plans needs a revision", None, "diff main --plans plans"))
+        raise PlanError("--plans needs a revision", None, "diff main --plans plans")
     if options.new is None:
         known = "a second plan or result, or a branch, a tag or a commit alone"
-        raise PlanError(Fault(f"{options.old} needs a second plan or result", None, known))
+        raise PlanError(f"{options.old} needs a second plan or result", None, known)
     found = diff.diff_plans(options.old, options.new)
     if options.format == "json":
         return writing.encode_diff(found)
@@ -707,7 +707,7 @@ def _run_export(options: argparse.Namespace) -> int:
 
     plan, scripted = _load_plan(options), options.to in SCRIPTED
     if scripted and options.job is not None:
-        raise PlanError(Fault(f"--job wraps no script of {options.to}", None, "without --job"))
+        raise PlanError(f"--job wraps no script of {options.to}", None, "without --job")
     made = (scripts.write_trainer_script if scripted else exports.build_config)(plan, options.to)
     if made.lost and not options.force:
         for caveat in exports.caveats(made.lost):
@@ -740,9 +740,9 @@ def _run_compare(options: argparse.Namespace) -> int:
 
     plan = _load_plan(options)
     if (options.log is None) is (options.step_time is None):
-        raise PlanError(Fault("one of --log FILE and --step-time TIME is needed"))
+        raise PlanError("one of --log FILE and --step-time TIME is needed")
     if options.log is None and options.warm_up is not None:
-        raise PlanError(Fault("--warm-up needs --log", None, "--step-time is of a typical step"))
+        raise PlanError("--warm-up needs --log", None, "--step-time is of a typical step")
     suffixes = {end: kind for end, kind in report.SUFFIXES.items() if kind != "trace"}
     if options.format is not None:  # any ending holds the table alone
         suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
@@ -777,7 +777,7 @@ def _run_explain_oom(options: argparse.Namespace) -> str:
     from planner.report.out_of_memory import explain_failure
 
     if (options.text is None) is (options.snapshot is None):
-        raise PlanError(Fault("one of --text FILE and --snapshot FILE is needed"))
+        raise PlanError("one of --text FILE and --snapshot FILE is needed")
     return explain_failure(_load_plan(options), options.text, options.snapshot, options.format)
 
 

@@ -114,7 +114,7 @@ def _run_handler(options: argparse.Namespace) -> int:
             from planner.report.report import use_templates
 
             if options.root is not None:  # where whoever wrote the plans may not choose them
-                raise PlanError(Fault("both --templates and --root", None, "one of them"))
+                raise PlanError("both --templates and --root", None, "one of them")
             stack.enter_context(use_templates(options.templates))
         options.status = run_words  # for a command that runs others
         done: int | str = options.handler(options)
@@ -171,7 +171,7 @@ def _check_name(word: str) -> None:
     allowed += ", ".join(COMMANDS)
     names = [name for kind in ("plan", "model") for name in source.preset_names(kind)]
     near = nearest(word, [*COMMANDS, *names])
-    raise PlanError(Fault(f"unknown command or plan {word}", None, allowed, near))
+    raise PlanError(f"unknown command or plan {word}", None, allowed, near)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -184,8 +184,8 @@ class _Parser(argparse.ArgumentParser):
             PlanError: always; an option of earlier versions with what replaces it.
         """
         for option in GONE.keys() & set(message.split()):
-            raise PlanError(Fault(f"there is no {option} any more", None, GONE[option]))
-        raise PlanError(Fault(f"{self.prog}: {message}", None, f"see {self.prog} --help"))
+            raise PlanError(f"there is no {option} any more", None, GONE[option])
+        raise PlanError(f"{self.prog}: {message}", None, f"see {self.prog} --help")
 
 
 class _Version(argparse.Action):

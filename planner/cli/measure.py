@@ -39,8 +39,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
     def fault(option: str, allowed: str) -> Fault:
         """Return the fault of an option."""
-        shown = f"plan.py measure: --{option} {getattr(options, option)}"
-        return Fault(shown, None, allowed)
+        return Fault(f"plan.py measure: --{option} {getattr(options, option)}", None, allowed)
 
     faults = []
     for key, most in (("seconds", 600), ("processes", 64)):

@@ -290,7 +290,7 @@ def compare_rows(
     )
     if not rows:
         what = "phases of reinforcement learning alone are logged"
-        raise PlanError(Fault(what, Place(log.file), "training.mode: rl"))
+        raise PlanError(what, Place(log.file), "training.mode: rl")
     return rows, notes
 
 
@@ -312,7 +312,7 @@ def compare_step(plan: Plan, text: str) -> RunComparison:
     least = _time_at_peak(plan)
     if seconds < least:
         said = f"a step of {text} is faster than its FLOPs at the peak of all devices"
-        raise PlanError(Fault(said, None, f"{numbers.text(least, 's')} or more"))
+        raise PlanError(said, None, f"{numbers.text(least, 's')} or more")
     paced = evaluate_plan(variant(plan, use_utilisation(least / seconds)))
     ids = [name for name in PACE if name in paced]
     entries = [entry.path for entry in result.list_entries("convention")]
@@ -328,10 +328,10 @@ def compare_step(plan: Plan, text: str) -> RunComparison:
 def _time_at_peak(plan: Plan) -> Fraction:
     """Compute the seconds that the model FLOPs of a step take at the peak of all devices."""
     if plan.settings["training.mode"] != "train":
-        raise PlanError(Fault("--step-time needs a training plan", None, "training.mode: train"))
+        raise PlanError("--step-time needs a training plan", None, "training.mode: train")
     step = evaluate_plan(variant(plan, use_utilisation(1)))[STEP]
     if step.absent is not None:
-        raise PlanError(Fault(f"{STEP} cannot be computed: {step.absent}"))
+        raise PlanError(f"{STEP} cannot be computed: {step.absent}")
     return step.number
 
 
@@ -376,7 +376,7 @@ def measure_step(plan: Plan, path: str | Path, warm_up: int | None = None) -> Fr
     found, _ = measured.get(STEP, (Fraction(0), ""))
     if not found:
         allowed = "seconds of a step, or tokens per second"
-        raise PlanError(Fault("no time of a step is logged", Place(log.file), allowed))
+        raise PlanError("no time of a step is logged", Place(log.file), allowed)
     return found
 
 
@@ -405,7 +405,7 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
         values, total = columns[0], Fraction(0)
         if identifier in (STEP, ALL_PHASES) and values.is_clock:
             what = "step times grow with each record, like a clock"
-            raise PlanError(Fault(what, Place(log.file), "the time of each step by itself"))
+            raise PlanError(what, Place(log.file), "the time of each step by itself")
         told = min(WARM_UP, len(values.doubles) // 2) if warm_up is None else max(0, warm_up)
         for values in columns:
             count = len(values.doubles)
@@ -414,7 +414,7 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
                 skipped = count // 2
             if skipped >= count:
                 fault = f"{count} records, all of them warm-up"
-                raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {count}"))
+                raise PlanError(fault, Place(log.file), f"--warm-up below {count}")
             total += values.find_median(skipped)
         several = f"sum of {len(columns)} columns" if columns[1:] else ""
         found[identifier] = total, several or f"median of {count - skipped}"
@@ -425,7 +425,7 @@ def _measure_log(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str
         if identifier in found and log.format in logs.TRAINERS:
             notes.append(f"{identifier} is measured by {log.format}'s own count of FLOPs")
     if not found:
-        raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
+        raise PlanError("no step, throughput or memory is logged", Place(log.file))
     for losses in log.list_series(logs.LOSS)[:1]:
         ends = (numbers.text(losses.to_exact(losses.doubles[at]), style="exact") for at in (0, -1))
         notes.append("the loss is {} at the first record and {} at the last".format(*ends))

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from planner.base.errors import Fault, Place, PlanError, require_extra
+from planner.base.errors import Place, PlanError, require_extra
 
 #: Bytes of a record at most: pictures and graphs have some.
 LONGEST = 1 << 28
@@ -80,7 +80,7 @@ class Records:
     def _report_damage(self, at: int) -> PlanError:
         """Make the error for a damaged record."""
         what = f"the record at byte {self._read + at} is damaged"
-        return PlanError(Fault(what, self.place, "an event file of TensorBoard"))
+        return PlanError(what, self.place, "an event file of TensorBoard")
 
 
 def is_record(head: bytes) -> bool:

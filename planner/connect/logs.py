@@ -270,7 +270,7 @@ class LogReader:
             self._too_long = False
             return
         if self._number <= 100 and "\0" in text:
-            raise PlanError(Fault("not a text file", self.place, "the log of a run"))
+            raise PlanError("not a text file", self.place, "the log of a run")
         if words and (in_it := tuple([word for word in words if word in text])):
             if in_it not in self._of_words:
                 said = [each for each in self._trainers if not each.words.isdisjoint(in_it)]
@@ -536,7 +536,7 @@ class _Rows:
             elif number < least:
                 label, where = labels[place], Place(self.log.file, line or None)
                 what, unit = f"{label} is {value} bytes by its name", f"a unit, as in {label}_gib"
-                raise PlanError(Fault(what, where, unit))
+                raise PlanError(what, where, unit)
             self.log.add(quantity, number, worth, labels[place], math.nan if step is None else step)
 
     def build_log(self) -> Log | None:
@@ -605,11 +605,11 @@ def _parse_number(value: Any) -> float | None:
 def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -> None:
     """Refuse what is no number, below 0, or a step without time: rates would be infinite."""
     if number < 0:
-        raise PlanError(Fault(f"{label} is {value}", place, "a number of at least 0"))
+        raise PlanError(f"{label} is {value}", place, "a number of at least 0")
     if number == math.inf:
-        raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number"))
+        raise PlanError(f"{label} is {str(value)[:40]!r}", place, "a number")
     if quantity == "time.step_seconds" and not number:
-        raise PlanError(Fault(f"{label}: a step takes no time", place, "a time above 0"))
+        raise PlanError(f"{label}: a step takes no time", place, "a time above 0")
 
 
 # A number may be longer than Python turns into an int; as a float it is judged like those of CSV.
@@ -632,12 +632,12 @@ def _read_json_log(file: files.Opened, place: Place) -> Log | None:
 def _refuse_json(error: json.JSONDecodeError, place: Place, line: int) -> PlanError:
     """Make the error for text that is not JSON, at its line and column."""
     where = Place(place.file, line, error.colno)
-    return PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line"))
+    return PlanError(f"not JSON: {error.msg}", where, "one object a line")
 
 
 def _refuse_depth(place: Place) -> PlanError:
     """Make the error for JSON that is nested too deeply."""
-    return PlanError(Fault("nested too deeply", Place(place.file, 1, 1), "a list of records"))
+    return PlanError("nested too deeply", Place(place.file, 1, 1), "a list of records")
 
 
 def _parse_event(text: str) -> Mapping[str, Any]:
@@ -687,7 +687,7 @@ class _Table:
         places = {*counters, *clocked.values(), *(place for place, *_ in known)}
         for label in (self.labels[place] for place in sorted(places)):
             if self.labels.count(label) > 1:
-                raise PlanError(Fault(f"duplicate column {label}", Place(file, line)))
+                raise PlanError(f"duplicate column {label}", Place(file, line))
 
     def read_cells(self, text: str, line: int, is_whole: bool) -> list[str] | None:
         """Split a row into cells; None where it goes on in the next line, or was cut off.
@@ -713,7 +713,7 @@ class _Table:
             if not is_whole and len(cells) < len(self.labels):
                 return None
             allowed = f"{len(self.labels)}, as in the header"
-            raise PlanError(Fault(f"{len(cells)} columns", Place(self._file, line), allowed))
+            raise PlanError(f"{len(cells)} columns", Place(self._file, line), allowed)
         return cells
 
     def _split_row(self, text: str, line: int) -> list[str]:
@@ -723,5 +723,4 @@ class _Table:
         try:
             return next(csv.reader([text], delimiter=self._delimiter), [])
         except csv.Error as error:
-            place = Place(self._file, line)
-            raise PlanError(Fault(f"not a table: {error}", place, "CSV")) from None
+            raise PlanError(f"not a table: {error}", Place(self._file, line), "CSV") from None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import files, resources
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.base.numbers import exact_text
 from planner.connect.logs import MAX_BYTES
 
@@ -86,7 +86,7 @@ def read_failures(path: str | Path) -> list[Failure]:
     if not failures:
         wrong = "no out-of-memory error" if text.strip() else "the text is empty"
         names = ", ".join(dict.fromkeys(row["program"] for row in ROWS["errors"]))
-        raise PlanError(Fault(wrong, Place(str(path)), f"an error of {names}"))
+        raise PlanError(wrong, Place(str(path)), f"an error of {names}")
     return sorted(failures.values(), key=lambda one: "requested" not in one.sizes)
 
 
@@ -149,8 +149,7 @@ def read_snapshot(path: str | Path) -> Failure:
             return _select_device(files.parse_json(raw), place)
         return _select_device(load_plain(base64.b64decode(page[1]) if page else raw), place)
     except Exception as error:  # whatever a damaged pickle or another form raises
-        message = f"no memory snapshot, or cut off: {error}"
-        raise PlanError(Fault(message, place, ALLOWED)) from None
+        raise PlanError(f"no memory snapshot, or cut off: {error}", place, ALLOWED) from None
 
 
 def load_plain(raw: bytes) -> Any:

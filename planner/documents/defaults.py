@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from planner.base import files
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.documents.references import preset_names
 from planner.documents.team import Defaults
@@ -105,7 +105,7 @@ def load_defaults(file: Path) -> Defaults:
     raw = source.load(file, kind="defaults")
     if (templates := raw.node.find("templates")) is not None:
         where = "--templates DIR, on the command line"
-        raise PlanError(Fault("no file can choose templates", templates.place, where))
+        raise PlanError("no file can choose templates", templates.place, where)
     document = schema.validate(raw, "defaults")
     entries = raw.node.entries
     cluster = {key: entries[key] for key in OF_CLUSTERS if key in entries}
@@ -115,7 +115,7 @@ def load_defaults(file: Path) -> Defaults:
     for node in several:
         name, found = _read_rates(node, file.parent)
         if name in rates:
-            raise PlanError(Fault(f"two documents have rates of {name}", node.place, "one of them"))
+            raise PlanError(f"two documents have rates of {name}", node.place, "one of them")
         rates[name] = found
     return Defaults(file, document.node, entries, cluster, rates)
 
@@ -124,8 +124,7 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     """Read what ``plan.py calibrate`` wrote: the built-in accelerator and its rates."""
     path = folder / str(node.value)
     if not files.is_file(path):
-        wrong = f"no such file '{node.value}'"
-        raise PlanError(Fault(wrong, node.place, "a document of calibrate"))
+        raise PlanError(f"no such file '{node.value}'", node.place, "a document of calibrate")
     schema.validate(source.load(path, kind="cluster"), "cluster")
     root = source.read_document(path)
     extends, accelerator = root.find("accelerator.extends"), root.find("accelerator")
@@ -133,7 +132,7 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     found = {key: own[key] for key in RATES if key in own}
     if extends is None or extends.value not in preset_names("accelerator") or not found:
         what = f"'{node.value}' has no rates of a built-in accelerator"
-        raise PlanError(Fault(what, node.place, "what plan.py calibrate -o FILE wrote"))
+        raise PlanError(what, node.place, "what plan.py calibrate -o FILE wrote")
     return str(extends.value), found
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from planner.base.display import format_flow
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.documents import aliases, schema, source, yaml_nodes
 from planner.documents.references import REFERENCES
 
@@ -91,7 +91,7 @@ class _PlanText:
                 if not isinstance(spot.value, yaml.ScalarNode):
                     mark = spot.value.start_mark
                     where = Place(self.file, mark.line + 1, mark.column + 1)
-                    raise PlanError(Fault(f"'{step}' is in a list", where, "a mapping"))
+                    raise PlanError(f"'{step}' is in a list", where, "a mapping")
                 return self._expand_to_mapping(spot, steps[:place], steps[place:], value, kind)
             kind = REFERENCES.get(kind, {}).get(step, "")
             pairs = spot.value.value

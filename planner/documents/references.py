@@ -49,10 +49,10 @@ def read_document(path: str | Path, origin: Origin | None = None) -> Node:
     text = files.read_text(path, yaml_nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8")
     root = yaml_nodes.parse_yaml(text, name, origin)
     if root is None or root.value is None:
-        raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
+        raise PlanError("the document is empty", Place(name, 1, 1), "a mapping of keys")
     if not isinstance(root.value, dict):
         what = "a list" if isinstance(root.value, list) else "a single value"
-        raise PlanError(Fault(f"the document is {what}", root.place, "a mapping of keys"))
+        raise PlanError(f"the document is {what}", root.place, "a mapping of keys")
     return root
 
 
@@ -130,7 +130,7 @@ def _locate_run(name: str, presets: Path | None) -> tuple[Path, str]:
     if name not in known:
         wrong = f"unknown published run '{name}'"
         allowed = "a name that plan.py list runs shows"
-        raise PlanError(Fault(wrong, Place(name), allowed, nearest(name, known)))
+        raise PlanError(wrong, Place(name), allowed, nearest(name, known))
     return _locate_presets("plan", presets) / f"{name}.yaml", name
 
 
@@ -193,8 +193,7 @@ class Resolver:
         name = str(node.value)
         place = node.place
         if len(name) > LONGEST:
-            wrong = f"a name of {len(name)} characters"
-            raise PlanError(Fault(wrong, place, f"at most {LONGEST}"))
+            raise PlanError(f"a name of {len(name)} characters", place, f"at most {LONGEST}")
         names_path = "/" in name or os.sep in name or name.endswith(ENDINGS)
         base = Path(place.file).parent if node.origin.kind in ("file", "preset") else self.base
         paths = [base / name, base / f"{name}.yaml"]
@@ -224,7 +223,7 @@ class Resolver:
         if near is not None:
             allowed = f"a path or a name that plan.py list {FOLDERS[kind] or 'plans'} shows"
         message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
-        raise PlanError(Fault(message, place, allowed, near))
+        raise PlanError(message, place, allowed, near)
 
     def suggest_name(self, name: str, kind: str, known: Sequence[str]) -> str | None:
         """Suggest the built-in document whose name, or its first words, is most similar to an
@@ -264,10 +263,10 @@ class Resolver:
         full = path.resolve()
         if full in chain:
             names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
-            raise PlanError(Fault(f"extends is circular: {names}", node.place))
+            raise PlanError(f"extends is circular: {names}", node.place)
         if len(chain) > MOST_LINKS:
             message = f"more than {MOST_LINKS} documents extend one another"
-            raise PlanError(Fault(message, node.place, "fewer of them"))
+            raise PlanError(message, node.place, "fewer of them")
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
         root = read_document(path) if origin is None else read_shipped(path, origin)
         found = self.extend_node(root, kind, (*chain, full))
@@ -299,7 +298,7 @@ class Resolver:
             return replace(node, value=self.add_defaults(node, entries, kind, chain))
         if not isinstance(parent.value, str):
             wanted = "the name or path of one document"
-            raise PlanError(Fault("extends takes one name", parent.place, wanted))
+            raise PlanError("extends takes one name", parent.place, wanted)
         base = self.fetch_document(parent, kind, chain)
         # Changing keys of a model that the parent names needs the model itself.
         base = self.resolve_names(base, kind, chain, only=inner.keys() - alone)

@@ -238,7 +238,7 @@ def _parse_override(key: str, value: object, shown: str) -> tuple[list[str], Nod
     """Parse one `--set KEY=VALUE` into the steps of its key and a node; faults quote ``shown``."""
     place, origin = Place(f"--set {shown}"[:200]), Origin("set", "--set")
     if not _KEY.fullmatch(key):
-        raise PlanError(Fault(f"'{key}' is not a key", place, "--set a.b=value"))
+        raise PlanError(f"'{key}' is not a key", place, "--set a.b=value")
     node = None
     if "." not in key:
         key = aliases.find_key(key) or key
@@ -247,7 +247,7 @@ def _parse_override(key: str, value: object, shown: str) -> tuple[list[str], Nod
     elif value.strip():
         node = yaml_nodes.parse_yaml(value, place.file, origin)  # nothing of a comment
     if node is None:
-        raise PlanError(Fault("no value", place, "--set a.b=value"))
+        raise PlanError("no value", place, "--set a.b=value")
     return key.split("."), replace(node, key_place=node.place)
 
 
@@ -260,13 +260,13 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
         if not step.isdigit() or len(step) > 9 or int(step) >= len(node.value):
             last = len(node.value) - 1
             allowed = f"0 to {last}" if last >= 0 else "the list is empty"
-            raise PlanError(Fault(f"'{step}' is not an item of this list", value.place, allowed))
+            raise PlanError(f"'{step}' is not an item of this list", value.place, allowed)
         items = list(node.value)
         items[int(step)] = _set(items[int(step)], rest, value, None, names)
         return replace(node, value=items)
     if node.value is not None and not isinstance(node.value, dict):
         wrong = f"'{step}' is set inside '{node.text}'"
-        raise PlanError(Fault(wrong, value.place, "a key inside a mapping"))
+        raise PlanError(wrong, value.place, "a key inside a mapping")
     entries = dict(node.value or {})
     if not rest and value.value is None and step in entries:
         del entries[step]

@@ -18,7 +18,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.documents import aliases
 from planner.documents.references import merge_nodes, preset_names, read_shipped
 from planner.documents.yaml_nodes import Node, Origin, from_data
@@ -81,13 +81,12 @@ def merge_stack(root: Node) -> Node:
     stack = aliases.find_preset(KIND, name, known)
     if stack is None:
         wrong, near = f"unknown stack '{one_line(name)[:LONGEST]}'", nearest(name, known)
-        raise PlanError(Fault(wrong, asked.place, f"one of {', '.join(known)}", near))
+        raise PlanError(wrong, asked.place, f"one of {', '.join(known)}", near)
     if at and not _MONTH.fullmatch(month):
         wrong = f"'{one_line(month)[:LONGEST]}' is not a month"
-        raise PlanError(Fault(wrong, asked.place, f"{stack}@2026-06"))
+        raise PlanError(wrong, asked.place, f"{stack}@2026-06")
     if at and month < (first := load_stack(stack)["releases"][0]["since"]):
-        wrong = f"{stack} begins in {first}"
-        raise PlanError(Fault(wrong, asked.place, f"{stack}@{first} or later"))
+        raise PlanError(f"{stack} begins in {first}", asked.place, f"{stack}@{first} or later")
     own = root.entries
     entries = _merge_releases(stack + at + month, partial(_find_value, root)).entries
     full = replace(asked, value=stack + at + month)  # where an alias was typed

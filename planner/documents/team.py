@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base import files
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents.yaml_nodes import Node
 
 
@@ -61,5 +61,5 @@ class Defaults:
         if not files.is_inside(found):
             raise files.refuse_path(node.place)
         if not os.path.isdir(found):  # also where no folder can be called so
-            raise PlanError(Fault(f"no such folder '{node.value}'", node.place, "a folder"))
+            raise PlanError(f"no such folder '{node.value}'", node.place, "a folder")
         return found

@@ -302,14 +302,14 @@ def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Nod
         PlanError: data of another type, or nested too deeply.
     """
     if depth > MAX_DEPTH:
-        raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
+        raise PlanError("nested too deeply", place, f"at most {MAX_DEPTH} levels")
     if isinstance(data, Node):
         return data
     if isinstance(data, Mapping):
         entries: dict[str, Node] = {}
         for key, item in data.items():
             if not isinstance(key, str):
-                raise PlanError(Fault(f"the key {key!r} is not text", place))
+                raise PlanError(f"the key {key!r} is not text", place)
             entries[key] = replace(from_data(item, place, origin, depth + 1), key_place=place)
         return Node(entries, place, origin)
     if isinstance(data, (list, tuple)):
@@ -321,6 +321,6 @@ def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Nod
         try:
             return Node(units.parse(data), place, origin, text=str(data))
         except units.UnitError as error:
-            raise PlanError(Fault(error.message, place, error.allowed, error.hint)) from None
+            raise PlanError(error.message, place, error.allowed, error.hint) from None
     allowed = "mappings, lists, text, numbers, true, false"
-    raise PlanError(Fault(f"a value of type {type(data).__name__}", place, allowed))
+    raise PlanError(f"a value of type {type(data).__name__}", place, allowed)

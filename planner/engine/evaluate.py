@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import KINDS, Book, Formula
 from planner.engine.graph import LEAVES, UNKNOWN, Number
@@ -135,7 +135,7 @@ class Evaluation(Lowering):
             try:
                 found[name] = self.value(name)
             except Absent as absent:
-                raise PlanError(Fault(f"{name} cannot be computed: {absent.reason}")) from None
+                raise PlanError(f"{name} cannot be computed: {absent.reason}") from None
         return found
 
     def compute(self, expression: Expression, point: Point) -> Any:

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from planner.base import formats, resources, units
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import PlanError, nearest
 from planner.documents.references import preset_names
 from planner.documents.source import list_prices, name_price
 from planner.plans.document import Draft, Plan
@@ -319,7 +319,7 @@ def _load_efficiency(name: str) -> Mapping[str, Any]:
     names = preset_names("accelerator")
     if name not in names:
         fault = f"efficiency.like: unknown accelerator '{name}'"
-        raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
+        raise PlanError(fault, None, "see plan.py list accelerators", nearest(name, names))
     return resources.load_preset(f"accelerators/{name}").get("efficiency") or {}
 
 

@@ -42,8 +42,7 @@ def build_model(draft: Draft) -> Model | None:
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
             said = "parameters are counted from the model's shape"
-            allowed = "either parameters or layers, hidden and so on"
-            draft.fault("model.parameters", said, allowed)
+            draft.fault("model.parameters", said, "either parameters or layers, hidden and so on")
         return None
     _replace_head(draft, data)
     patches.check_inputs(draft, data)
@@ -441,8 +440,7 @@ def _build_tower(draft: Draft, data: Kind, name: str) -> list[Part]:
     tower, run = data.get(name), f"training.{name}"
     if tower is None:
         if draft.get(run) is not None:
-            wrong = f"the model has no {name} tower"
-            draft.fault(run, wrong, f"a model with the key {name}")
+            draft.fault(run, f"the model has no {name} tower", f"a model with the key {name}")
         return []
     if data.get("encoder"):
         draft.fault(f"model.{name}", "a tower is not modelled beside an encoder", "one of them")
@@ -543,8 +541,7 @@ def _count_modules(draft: Draft, data: Kind) -> int:
     }
     for what, there in beside.items():
         if there:
-            message = f"multi-token prediction is not modelled with {what}"
-            draft.fault("model.mtp", message, "0")
+            draft.fault("model.mtp", f"multi-token prediction is not modelled with {what}", "0")
     draft.raise_faults()
     return int(count)
 

@@ -291,8 +291,7 @@ def check_schedule(draft: Draft, model: Model) -> None:
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
         wrong = f"dualpipe over {size} stages does not work with {steps} micro-batches"
-        allowed = f"an even number, at least {2 * size}"
-        draft.fault("training.gradient_accumulation", wrong, allowed)
+        draft.fault("training.gradient_accumulation", wrong, f"an even number, at least {2 * size}")
     if training["schedule"] == "dualpipe" and size % 2:
         wrong = f"dualpipe pairs the stages, so {size} stages do not work"
         draft.fault("parallelism.pipeline", wrong, "an even size")

@@ -115,15 +115,15 @@ def _resolve_stages(document: source.Document) -> tuple[source.Document, Mapping
     try:
         held, further = pipeline.parse_chunks(text)
     except ValueError as error:
-        raise PlanError(Fault(f"{one_line(text)}: {error}", place, allowed)) from None
+        raise PlanError(f"{one_line(text)}: {error}", place, allowed) from None
     modules = document.data["model"].get("mtp") or 0
     if further != modules:
         wrong = f"{further} multi-token prediction modules (m), but the model has {modules}"
-        raise PlanError(Fault(wrong, place, "as many m as model.mtp"))
+        raise PlanError(wrong, place, "as many m as model.mtp")
     size = layout["pipeline"]
     if len(held) % size:
         wrong = f"{len(held)} stages are not divisible by pipeline {size}"
-        raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
+        raise PlanError(wrong, place, f"a multiple of {size} stages")
     changes: dict[str, Any] = {"parallelism.stages": held}
     if document.find_origin(("parallelism", "virtual_pipeline")).kind != "default":
         return document.change_keys(changes), {}
@@ -144,7 +144,7 @@ def build_plan(document: source.Document) -> Plan:
         if layout.get(key) is not None:
             wrong = f"parallelism.{key} needs parallelism: auto; this plan gives a layout"
             place = document.find_key_place(("parallelism", key))
-            raise PlanError(Fault(wrong, place, "auto: true beside it"))
+            raise PlanError(wrong, place, "auto: true beside it")
     try:
         plan = complete_plan(document)
     except PlanError as error:
@@ -188,7 +188,7 @@ def _build_others(plan: Plan) -> dict[str, Plan]:
             own, other = (one.get("model.vocab") for one in (plan, found[role]))
             if role in ("teacher", "draft") and None not in (own, other) and own != other:
                 wrong = f"a vocabulary of {other} entries; the model's own has {own}"
-                raise PlanError(Fault(wrong, allowed="a model with the same vocabulary"))
+                raise PlanError(wrong, allowed="a model with the same vocabulary")
         except PlanError as error:
             place = plan.document.find_place(key.split("."))
             faults = [Fault(f"{role}: {one.message}", place, one.allowed) for one in error.faults]
@@ -665,7 +665,7 @@ def about(key: str) -> Mapping[str, Any]:
     said = schema.describe("plan", key)
     if said is None:
         allowed = "a dotted key of a plan such as training.tokens"
-        raise PlanError(Fault(f"unknown key {key}", None, allowed, find_near_key(key)))
+        raise PlanError(f"unknown key {key}", None, allowed, find_near_key(key))
     return said
 
 
@@ -699,5 +699,5 @@ def check_value(key: str, value: Any) -> Any:
         kind = NAMED.get(key, key)
         return schema.validate(source.load(value, kind=kind), kind).data
     if not accepts(about(key), value):
-        raise PlanError(Fault(f"{key}: {value} is not allowed", None))
+        raise PlanError(f"{key}: {value} is not allowed", None)
     return value

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.book.expressions import Symbol
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import Array, Codes, Table
@@ -75,7 +75,7 @@ class Batch:
             if kind.plan.settings[SCHEDULE] == schedules.OWN:
                 wrong = "searches and studies support built-in schedules only"
                 place = kind.plan.document.find_place(("training", "schedule"))
-                raise PlanError(Fault(wrong, place, "a name, or evaluate this plan alone"))
+                raise PlanError(wrong, place, "a name, or evaluate this plan alone")
         #: Index of each kind's first lane among those of all.
         self.first_lane = np.cumsum([0, *(kind.size for kind in self.kinds)])
         self.shaped = self.kinds[0].plan.model is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import units
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import PlanError, nearest
 from planner.book import notation
 from planner.book.quantity import BOOK, Book
 from planner.engine.evaluate import Number
@@ -93,7 +93,7 @@ def parse_limit(text: str, plan: Plan | None = None, book: Book = BOOK) -> Limit
     """
     found = re.fullmatch(r"\s*([^<>=]+?)\s*(<=|>=)\s*([^<>=]+?)\s*", text)
     if not found:
-        raise PlanError(Fault(f"not a limit: {text!r}", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
+        raise PlanError(f"not a limit: {text!r}", None, "QUANTITY<=VALUE or QUANTITY>=VALUE")
     name, relation, value = found.groups()
     if plan is not None:
         name, book = find_quantity(plan, name), plan.book
@@ -166,14 +166,14 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     try:
         share = Fraction(units.parse(text, "1"))
     except units.UnitError:
-        raise PlanError(Fault(f"{margin!r} is not a margin", None, allowed)) from None
+        raise PlanError(f"{margin!r} is not a margin", None, allowed) from None
     if share < 0:
-        raise PlanError(Fault(f"a margin of {text} is negative", None, allowed))
+        raise PlanError(f"a margin of {text} is negative", None, allowed)
     if share == 0:
         return Limit("memory.headroom", ">=", 0)
     capacity = plan.get("cluster.accelerator.memory_usable")
     if capacity is None:
-        raise PlanError(Fault("memory of a device is not given (cluster.accelerator.memory)"))
+        raise PlanError("memory of a device is not given (cluster.accelerator.memory)")
     return Limit("memory.process", "<=", capacity / (1 + share))
 
 
@@ -187,7 +187,7 @@ def check_quantity(quantity: str, book: Book = BOOK) -> None:
 
     if quantity not in book.quantities or book.quantities[quantity].per:
         pool = [i for i, q in book.quantities.items() if not q.per]
-        raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
+        raise PlanError(f"unknown quantity {quantity}", None, None, nearest(quantity, pool))
 
 
 def is_stage_sum(quantity: str, book: Book = BOOK) -> bool:
@@ -214,7 +214,7 @@ def check_batchable(quantity: str, book: Book = BOOK) -> None:
     check_quantity(quantity, book)
     if is_stage_sum(quantity, book):
         wrong = f"{quantity} is a sum over all stages; searches and studies have the fullest only"
-        raise PlanError(Fault(wrong, None, "memory.total; of one plan: report, explain, solve"))
+        raise PlanError(wrong, None, "memory.total; of one plan: report, explain, solve")
 
 
 def numeric(quantity: str, book: Book = BOOK) -> None:
@@ -225,4 +225,4 @@ def numeric(quantity: str, book: Book = BOOK) -> None:
     """
     check_quantity(quantity, book)
     if not book.quantities[quantity].unit:
-        raise PlanError(Fault(f"{quantity} is a name, not a number"))
+        raise PlanError(f"{quantity} is a name, not a number")

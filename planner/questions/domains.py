@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import takewhile
 from typing import Any
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import stacks
 from planner.documents.source import assume_batch
 from planner.plans.document import Plan
@@ -92,13 +92,12 @@ def build_domain(plan: Plan, key: str, free: bool = False) -> Domain:
     said = about(key)
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     if "unit" not in said and not kinds & {"integer", "number"}:
-        raise PlanError(Fault(f"{key} is not a number, so it cannot be varied", None))
+        raise PlanError(f"{key} is not a number, so it cannot be varied", None)
     # Reinforcement learning turns batch, length and devices into those of its trainer.
     current = plan.document.get(key) if plan.reinforced else None
     current = plan.get(key) if current is None else current
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
-        wrong = f"{key} has no value to start from"
-        raise PlanError(Fault(wrong, None, f"give one with --set {key}=…"))
+        raise PlanError(f"{key} has no value to start from", None, f"give one with --set {key}=…")
     if free and key == "cluster.devices":
         return make_count_domain(plan)
     listed = _list_key_values(plan, key)
@@ -201,7 +200,7 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
         PlanError: the model is given by its size only.
     """
     if plan.model is None:
-        raise PlanError(Fault("the best layout needs the shape of the model", None))
+        raise PlanError("the best layout needs the shape of the model", None)
     rented, node = node is not None, node or plan.get("cluster.devices_per_node")
     heads, batch = plan.get("model.attention.heads") or 1, "training.global_batch"
     document = plan.document

@@ -16,7 +16,7 @@ from math import log2
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.connect import exports
 from planner.documents import stacks
 from planner.documents.references import list_runs
@@ -129,7 +129,7 @@ class ExpertPath:
         last = len(self.steps) - 1
         if not 1 <= number <= last:
             allowed = f"1 to {last}" if last else "this plan has no change that gains anything"
-            raise PlanError(Fault(f"--apply {number}", None, allowed))
+            raise PlanError(f"--apply {number}", None, allowed)
         return {k: v for step in self.steps[: number + 1] for k, v in step.changes.items()}
 
 
@@ -142,7 +142,7 @@ def find_expert_path(plan: Plan) -> ExpertPath:
     if plan.model is None or plan.settings["training.mode"] != "train" or plan.reinforced:
         place = plan.document.find_key_place(("model",))
         raise PlanError(
-            Fault("advise compares training steps", place, "a model with its shape, mode train")
+            "advise compares training steps", place, "a model with its shape, mode train"
         )
     if plan.get("time.mfu") is not None:
         plan = variant(plan, {"time.mfu": None})
@@ -224,7 +224,7 @@ class _PathSearch:
         try:
             self.steps = [self._measure(plan, Proposal({}, ""), self.base)]
         except Absent as absent:
-            raise PlanError(Fault(f"no step is predicted: {absent}")) from None
+            raise PlanError(f"no step is predicted: {absent}") from None
 
     def _measure(self, plan: Plan, last: Proposal, evaluation: Evaluation) -> PathStep:
         """Measure a plan."""
@@ -249,7 +249,7 @@ class _PathSearch:
         try:
             return self._measure(made, one, evaluate_near(self.base, made, names, exact=False))
         except Absent as absent:
-            raise PlanError(Fault(str(absent))) from None
+            raise PlanError(str(absent)) from None
 
     def _take(self, step: PathStep) -> None:
         """Add a step to the path."""

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from planner.base import files, resources
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import schema_files
 from planner.documents.source import change_keys, is_within
 from planner.documents.yaml_nodes import parse_plain
@@ -136,9 +136,9 @@ def evaluate_fit_table(
         PlanError: an unknown device, model or key, or a value that it cannot have.
     """
     if not 1 <= devices <= MOST_DEVICES:
-        raise PlanError(Fault(f"--devices {devices}", None, f"1 to {MOST_DEVICES}, of one node"))
+        raise PlanError(f"--devices {devices}", None, f"1 to {MOST_DEVICES}, of one node")
     if examples < 1:
-        raise PlanError(Fault(f"--examples {examples}", None, "at least 1"))
+        raise PlanError(f"--examples {examples}", None, "at least 1")
     document = deepcopy(resources.load_preset(FIT_STUDY))
     base, axes = document["base"], document["axes"]
     base["cluster"] = {"accelerator": device, "devices": devices, "devices_per_node": devices}
@@ -151,7 +151,7 @@ def evaluate_fit_table(
     given = {key.strip(): parse_plain(value, "--set") for key, _, value in pairs}
     taken = (*collect_keys(study.axes), "training.examples", "training.tokens")
     for key in [k for k in given if any(is_within(one, (k,)) for one in taken)]:
-        raise PlanError(Fault(f"--set {key}: the methods, lengths and examples set it"))
+        raise PlanError(f"--set {key}: the methods, lengths and examples set it")
     get = study.bases[0].get
     if "bf16" not in get("cluster.accelerator.peaks") and "training.precision" not in given:
         given["training.precision"] = base["training"]["precision"] = "fp16"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base import files
 from planner.base.display import format_flow, one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.base.numbers import plain_text
 from planner.documents import defaults, schema, source, yaml_nodes
 from planner.documents.editing import change_values
@@ -70,10 +70,10 @@ def list_ranked_keys(found: SearchResult, rank: str | None = None) -> dict[str, 
     if found.plain is not None:
         ranks["simplest"] = ranks["plainest"] = found.plain
     if not ranks:
-        raise PlanError(Fault("no layout fits, so none is written", None))
+        raise PlanError("no layout fits, so none is written", None)
     if (rank or "1") not in ranks:
         allowed = f"1 to {len(found.best)}, or simplest; --top N ranks more"
-        raise PlanError(Fault(f"--rank {rank}", None, allowed))
+        raise PlanError(f"--rank {rank}", None, allowed)
     return of_searched(found.plan, ranks[rank or "1"])
 
 
@@ -117,13 +117,12 @@ def find_target(file: str, output: str | None = None) -> Path:
     path, name = source.locate_file(file, "plan")
     if output is None and (name or file == "-"):
         what = "a built-in plan" if name else "standard input"
-        raise PlanError(Fault(f"{what} is read-only", Place(file), "solve -o FILE writes a copy"))
+        raise PlanError(f"{what} is read-only", Place(file), "solve -o FILE writes a copy")
     if output is not None:
         files.format_of(output, {".yaml": "plan", ".yml": "plan"}, "plan")
         with contextlib.suppress(OSError):
             if os.path.samefile(output, path):
-                other = "another file, or --write"
-                raise PlanError(Fault("this is an input", Place(output), other))
+                raise PlanError("this is an input", Place(output), "another file, or --write")
     return path
 
 
@@ -211,7 +210,7 @@ def put_values(
         key = _find_difference(found.data, wanted.data)
         what = f"{key} would have another value in the changed file"
         allowed = "no anchor that is used twice, and names that hold where the file lies"
-        raise PlanError(Fault(what, before.find_key_place(key.split(".")), allowed))
+        raise PlanError(what, before.find_key_place(key.split(".")), allowed)
     loading.complete_document(set_auto_layout(found))  # raises faults across keys
     return made, [
         f"{key}: {_show_setting(before, key)} → {_show_setting(found, key)}" for key in asked

@@ -107,14 +107,14 @@ def evaluate_collective(
         allowed = f"1 to {min(node, all_)}" + (
             f", or a multiple of {node} up to {all_}" if all_ > node else ""
         )
-        raise PlanError(Fault(f"--devices {group}", None, allowed))
+        raise PlanError(f"--devices {group}", None, allowed)
     few = {**keys, "cluster.devices": group}
     with show_files_alone():
         plan = whole if group == all_ else expected.load_layer(few, changes)
     result, point = expected.evaluate_group_collective(plan, operation, bytes_)
     answers = {name: result.get_quantity(base, point) for name, base in COLLECTIVE_LINES.items()}
     if answers["time"].absent is not None:
-        raise PlanError(Fault(f"{operation}: {answers['time'].absent}"))
+        raise PlanError(f"{operation}: {answers['time'].absent}")
     answers = {name: found for name, found in answers.items() if found.absent is None}
     return CollectiveAnswer(operation, bytes_, result, answers)
 

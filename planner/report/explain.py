@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from planner.base import numbers
 from planner.base.display import clean, format_flow
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
@@ -64,7 +64,7 @@ def explain(result: Result, asked: str, depth: int | None = DEPTH, symbolic: boo
         PlanError: no quantity matches, or several do; or a negative depth.
     """
     if depth is not None and depth < 0:
-        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
+        raise PlanError(f"a depth of {depth}", None, "0 or more, or all")
     if is_pattern(asked):
         return _list_matches(matching(result, asked))
     given = find_input(result, asked)
@@ -104,7 +104,7 @@ def explain_as_data(
         PlanError: a negative depth, or a name or pattern that matches nothing.
     """
     if depth is not None and depth < 0:
-        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more, or all"))
+        raise PlanError(f"a depth of {depth}", None, "0 or more, or all")
     if is_pattern(asked):
         return {
             "quantities": {one.id: _dump_quantity(one, 0, set()) for one in matching(result, asked)}

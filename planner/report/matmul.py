@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base import numbers, units
 from planner.base.display import as_json, clean, one_line, plain
-from planner.base.errors import Fault, PlanError, show_files_alone
+from planner.base.errors import PlanError, show_files_alone
 from planner.base.formats import Format
 from planner.base.numbers import exact_text
 from planner.book.expressions import Expression, Symbol, make_number
@@ -128,7 +128,7 @@ def evaluate_matmul(
     recipe = RECIPES.get(one.format)
     if recipe is None:
         said = f"no matmul of a plan uses {one.format}"
-        raise PlanError(Fault(said, None, f"one of {', '.join(RECIPES)}"))
+        raise PlanError(said, None, f"one of {', '.join(RECIPES)}")
     such, sides = "a time above 0, such as 60ms", shape[-3:]
     seconds = None if took is None else units.parse_option("--took", took, "s", such)
     batch = shape[0] if len(shape) > len(sides) else 1
@@ -153,7 +153,7 @@ def evaluate_matmul(
         if quantity.absent is not None:
             peaks = ", ".join(plan.get("cluster.accelerator.peaks"))
             said = f"{one.format} on {accelerator}: {quantity.absent}"
-            raise PlanError(Fault(said, None, f"its peaks: {peaks}"))
+            raise PlanError(said, None, f"its peaks: {peaks}")
     return Matmul(sides, batch, one, result, answers, seconds)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.base import numbers
 from planner.base.display import as_json, columns, one_line
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.connect.causes import explain_gap
 from planner.connect.out_of_memory import ROWS, Failure, read_failures, read_snapshot
 from planner.plans.document import Plan
@@ -186,7 +186,7 @@ def explain_failure(plan: Plan, text: str | None, snapshot: str | None, form: st
     for one in failures:
         if (one.rank or 0) >= (devices or math.inf):
             message = f"rank {one.rank} of a plan with {devices} devices"
-            raise PlanError(Fault(message, one.place, "the plan of the run: cluster.devices"))
+            raise PlanError(message, one.place, "the plan of the run: cluster.devices")
     phases = list_phases(result)
     trees = [diagnose(result, phases, one) for one in failures[:MOST_FAILURES]]
     wanted, free = (failures[0].sizes.get(name, 0) for name in ("requested", "free"))

@@ -9,7 +9,7 @@ from math import prod
 
 from planner.base import units
 from planner.base.display import as_json, columns
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import PlanError, nearest
 from planner.base.formats import Format, load_format, sort_formats
 from planner.base.numbers import exact_text, format_compact, scientific
 from planner.documents import aliases
@@ -34,7 +34,7 @@ def format_called(name: str) -> Format:
         words = {word: of for of, several in aliases.iter_aliases("precision") for word in several}
         near = nearest(name, [*known, *words])
         allowed = f"one of {', '.join(known)}; see plan.py list precisions"
-        raise PlanError(Fault(f"unknown precision '{name}'", None, allowed, near))
+        raise PlanError(f"unknown precision '{name}'", None, allowed, near)
     return load_format(found)
 
 
@@ -65,16 +65,16 @@ def parse_sides(text: str, allowed: Sequence[int] = (), wanted: str = "") -> lis
     words = _BETWEEN.split(text.strip()) if len(text) <= units.LONGEST else []
     if len(words) not in (allowed or range(1, MOST_SIDES + 1)):
         said = f"'{text[:80]}': expected {wanted or f'1 to {MOST_SIDES} sizes'}"
-        raise PlanError(Fault(said, None, such))
+        raise PlanError(said, None, such)
     found = []
     for word in words:
         with units.name_faults(f"a side of '{text}'"):
             side = units.parse(word)
         if side.denominator != 1 or not 1 <= side <= LONGEST_SIDE:
-            raise PlanError(Fault(f"a side of {word}", None, "a whole number from 1 to 1e12"))
+            raise PlanError(f"a side of {word}", None, "a whole number from 1 to 1e12")
         found.append(int(side))
     if prod(found) > units.LARGEST:
-        raise PlanError(Fault(f"'{text}' has too many elements", None, "at most 1e30"))
+        raise PlanError(f"'{text}' has too many elements", None, "at most 1e30")
     return found
 
 

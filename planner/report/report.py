@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import files, resources
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.base.sandbox import BOUNDS, make_apart, make_sandbox
 from planner.base.version import __version__
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, is_tall
@@ -106,7 +106,7 @@ def use_templates(folder: str | Path) -> Iterator[None]:
         PlanError: there is no such folder.
     """
     if not Path(folder).is_dir():
-        raise PlanError(Fault("no such folder", Place(str(folder)), "a folder of templates"))
+        raise PlanError("no such folder", Place(str(folder)), "a folder of templates")
     token = _OWN.set(str(folder))
     try:
         yield
@@ -133,8 +133,8 @@ def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> s
     if isinstance(made, str):
         return made
     if made is None:
-        raise PlanError(Fault("takes too much", Place(str(Path(folder, template))), BOUNDS))
-    raise PlanError(Fault(made[2], Place(made[0], made[1]), "a Jinja template"))
+        raise PlanError("takes too much", Place(str(Path(folder, template))), BOUNDS)
+    raise PlanError(made[2], Place(made[0], made[1]), "a Jinja template")
 
 
 def _render_custom(folder: str, escape: bool, template: str, given: Mapping[str, Any]) -> Any:

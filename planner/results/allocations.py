@@ -15,7 +15,7 @@ from math import ceil
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.book import notation
 from planner.engine.evaluate import Entry, Evaluation
 from planner.engine.graph import LEAVES
@@ -92,7 +92,7 @@ def find_fullest(result: Result) -> Entry:
     """
     value, absent = result.evaluation.value, result["memory.stage"].absent
     if absent is not None:
-        raise PlanError(Fault(f"allocations cannot be listed: {absent}"))
+        raise PlanError(f"allocations cannot be listed: {absent}")
     return max(result.list_entries("stage"), key=lambda one: value("memory.peak", {"stage": one}))
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 
 from planner.base import resources
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import aliases
 from planner.results.result import Quantity, Result
 
@@ -36,7 +36,7 @@ def matching(result: Result, pattern: str) -> list[Quantity]:
         and (not quantity.entries or "[" in pattern)
     ]
     if not found:
-        raise PlanError(Fault(f"no quantity matches '{pattern}'", None, _ALL))
+        raise PlanError(f"no quantity matches '{pattern}'", None, _ALL)
     return found
 
 
@@ -105,7 +105,7 @@ def look_up(result: Result, asked: str) -> Quantity:
             names = [one.id for one in (figures or found)]
             more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
             few = f"one of {', '.join(names[:MOST])}{more}"
-            raise PlanError(Fault(f"several quantities are called '{asked}'", None, few))
+            raise PlanError(f"several quantities are called '{asked}'", None, few)
     absent = [one for one in result.absent if f".{_plain(one)}".endswith(f".{wanted}")]
     return result.find(absent[0] if len(absent) == 1 else asked)  # an absent one says why
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.base import numbers
 from planner.base.display import clean, plain
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import PlanError, nearest
 from planner.base.notebook import Shown
 from planner.base.progress import report_progress
 from planner.base.version import __version__
@@ -127,7 +127,7 @@ class Result(Shown):
         known = self.evaluation.book.quantities
         if base not in known:
             unknown, allowed = f"unknown quantity '{identifier}'", "see plan.py list quantities"
-            raise PlanError(Fault(unknown, None, allowed, nearest(base, known)))
+            raise PlanError(unknown, None, allowed, nearest(base, known))
         if bracket:
             return self.get_quantity(*self._resolve_instance(base, path.rstrip("]"), identifier))
         if known[base].per:
@@ -135,7 +135,7 @@ class Result(Shown):
             if not names and base.startswith("optimal."):
                 names = [f"{base}[{entry.path}]" for entry in self.list_entries(known[base].per[0])]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
-            raise PlanError(Fault(f"{base} is per {', '.join(known[base].per)}", None, some))
+            raise PlanError(f"{base} is per {', '.join(known[base].per)}", None, some)
         return self.get_quantity(base, {})
 
     def list_entries(self, axis: str) -> tuple[Entry, ...]:
@@ -154,7 +154,7 @@ class Result(Shown):
             fold = formula.expression if formula else None
             folds = fold is not None and fold.op in ("largest", "total", "at_largest")
             if fold is None or not folds or fold.body not in book.symbols:
-                raise PlanError(Fault(f"{base} has no entries", None, base))
+                raise PlanError(f"{base} has no entries", None, base)
             return self._resolve_instance(book.symbols[fold.body], path, asked)
         point: Point = {}
         rest, unknown = f"{path},", f"unknown quantity '{asked}'"
@@ -168,10 +168,10 @@ class Result(Shown):
             rest = rest[len(name) + 1 :]
             if name not in entries:
                 allowed = f"a {axis} such as {', '.join(list(entries)[:8])}"
-                raise PlanError(Fault(unknown, None, allowed, nearest(name, entries)))
+                raise PlanError(unknown, None, allowed, nearest(name, entries))
             point[axis] = entries[name]
         if len(point) < len(per):
-            raise PlanError(Fault(unknown, None, f"one entry each of {', '.join(per)}"))
+            raise PlanError(unknown, None, f"one entry each of {', '.join(per)}")
         return base, point
 
     def get_quantity(self, base: str, point: Point) -> Quantity:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.book import notation
 from planner.engine.rollout import run_requests
 from planner.plans.reinforcement import read_lengths
@@ -58,7 +58,7 @@ def simulate_plan(result: Result, slow: Mapping[int, float] | None = None) -> Ti
     if not result.plan.reinforced:
         return simulate_step(result, slow)
     if why := result["rl.step_seconds"].absent:
-        raise PlanError(Fault(f"no step can be simulated: {why}", None))
+        raise PlanError(f"no step can be simulated: {why}", None)
     return _RlRun(result).build_timeline()
 
 

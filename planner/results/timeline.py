@@ -15,7 +15,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.plans.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Pass, Place, run_passes
 from planner.results import pieces
 from planner.results.durations import COMPUTE, StepData, read_step
@@ -128,11 +128,11 @@ def _prepare_step(result: Result, slow: Mapping[int, float]) -> StepData:
     elif result.plan.model is None:
         reason = "the model is given by its size only"
     if reason is not None:
-        raise PlanError(Fault(f"no step can be simulated: {reason}", None))
+        raise PlanError(f"no step can be simulated: {reason}", None)
     try:
         return read_step(result, slow)
     except ValueError as error:  # more passes than anybody looks at
-        raise PlanError(Fault(f"no step can be simulated: {error}", None)) from None
+        raise PlanError(f"no step can be simulated: {error}", None) from None
 
 
 def run_step(step: StepData) -> Timeline:

@@ -118,7 +118,7 @@ def compare_revisions(
         if not before and not after:
             where = Place(" ".join(map(str, paths)) or ".")
             known = "documents with " + ", ".join(sorted(references.STATED))
-            raise PlanError(Fault("no plans found", where, known))
+            raise PlanError("no plans found", where, known)
         renamed = _match_renamed(before, after)
         names = (revisions.trim_commit(old), "" if new is None else revisions.trim_commit(new))
         return [

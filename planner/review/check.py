@@ -117,8 +117,7 @@ def check_reports(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> lis
         if (named or references.is_plan(plan)) and plan.resolve() not in covered:
             found.append(Finding(str(plan), "missing"))
     if paths and not found:
-        where = Place(" ".join(map(str, paths)))
-        raise PlanError(Fault("no reports found", where, reports.WRITTEN))
+        raise PlanError("no reports found", Place(" ".join(map(str, paths))), reports.WRITTEN)
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from planner.base import files, numbers
 from planner.base.display import clean, format_flow
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.base.numbers import plain_text
 from planner.book.quantity import BOOK
 from planner.questions import loading
@@ -408,7 +408,7 @@ def _read_result(name: str, file: str | Path, presets: Path | None = None) -> An
     place, wanted = Place(name), "a result written with -o"
     data = files.parse_json(files.read_text(file, files.MAX_JSON, place, wanted), place, wanted)
     if not reports.is_result(data):
-        raise PlanError(Fault("this is not a result", place, wanted))
+        raise PlanError("this is not a result", place, wanted)
     return data
 
 

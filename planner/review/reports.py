@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from planner.base import files, resources
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.documents import references
 from planner.documents.json_schema import accepts
 from planner.questions import loading
@@ -70,7 +70,7 @@ def is_result(data: Any, report: bool = False) -> bool:
 
 def make_error(name: str | Path) -> PlanError:
     """Return the error that a named file is no report."""
-    return PlanError(Fault("this is not a trainplan report", Place(str(name)), WRITTEN))
+    return PlanError("this is not a trainplan report", Place(str(name)), WRITTEN)
 
 
 def read_claim(path: Path) -> Claim | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planner.base import files
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.documents.references import ENDINGS
 from planner.documents.yaml_nodes import MAX_BYTES
 
@@ -101,7 +101,7 @@ def copy_tree(revision: str, folder: Path, place: Place | None = None) -> Tree:
     whole, here = find_top()
     tree = _find_tree(revision, place)
     if not tree:
-        raise PlanError(Fault("no such revision", place, "a branch, a tag or a commit"))
+        raise PlanError("no such revision", place, "a branch, a tag or a commit")
     regular: dict[str, bytes] = {}  # objects by path
     documents: dict[str, bytes] = {}
     links: dict[str, bytes] = {}
@@ -115,7 +115,7 @@ def copy_tree(revision: str, folder: Path, place: Place | None = None) -> Tree:
         if name in regular and name.endswith(ENDINGS):
             if not size.isdigit():  # of a clone without it
                 missing = f"{name} is not in this clone, and nothing is fetched"
-                raise PlanError(Fault(missing, place, "a clone without a filter"))
+                raise PlanError(missing, place, "a clone without a filter")
             if int(size) <= MAX_BYTES:
                 documents[name] = sha
     _lay(place, documents, folder)
@@ -149,7 +149,7 @@ def copy_file(revision: str, path: str, folder: Path) -> tuple[Path, Path | None
         if name in tree.regular:
             _lay(place, {name: tree.regular[name]}, tree.folder)
             return copy, tree.presets
-    raise PlanError(Fault("no such file in that revision", place, "REVISION:PATH"))
+    raise PlanError("no such file in that revision", place, "REVISION:PATH")
 
 
 def _git(place: Place, *words: str, given: bytes | None = None, may_fail: bool = False) -> bytes:
@@ -164,11 +164,10 @@ def _git(place: Place, *words: str, given: bytes | None = None, may_fail: bool =
             command, input=given, capture_output=True, check=False, env=environment
         )
     except FileNotFoundError:
-        raise PlanError(Fault("git is not installed", place)) from None
+        raise PlanError("git is not installed", place) from None
     if done.returncode and not may_fail:
         said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-        fault = said.splitlines()[0] if said else "git failed"
-        raise PlanError(Fault(fault, place, "REVISION:PATH"))
+        raise PlanError(said.splitlines()[0] if said else "git failed", place, "REVISION:PATH")
     return b"" if done.returncode else done.stdout
 
 

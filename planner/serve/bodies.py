@@ -50,20 +50,19 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         raise ValueError(f"{word} is not a number")
 
     if len(raw) > MAX_BODY:
-        raise PlanError(Fault(f"a request has at most {MAX_BODY // 1000} kB"))
+        raise PlanError(f"a request has at most {MAX_BODY // 1000} kB")
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise PlanError(Fault("the body is not UTF-8")) from None
+        raise PlanError("the body is not UTF-8") from None
     how: dict[str, Any] = {"object_pairs_hook": files.refuse_twice}
     data = files.parse_json(text, parse_constant=refuse_number, **how)
     if not isinstance(data, dict):
-        raise PlanError(Fault("the body is not a JSON object", None, '{"key": value, …}'))
+        raise PlanError("the body is not a JSON object", None, '{"key": value, …}')
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
-        wrong = "the body has an incomplete character or is nested too deeply"
-        raise PlanError(Fault(wrong)) from None
+        raise PlanError("the body has an incomplete character or is nested too deeply") from None
     return data
 
 
@@ -87,7 +86,7 @@ def compute_answer(
             whole = isinstance(value, KINDS.get(key, str | None))
             parts = value if isinstance(value, list | dict) else ()
             if not whole or len(parts) > MOST or not all(isinstance(one, str) for one in parts):
-                raise PlanError(Fault(f"'{key}' has another type, or more than {MOST} values"))
+                raise PlanError(f"'{key}' has another type, or more than {MOST} values")
     except PlanError as error:
         return 400, encode_faults(*error.faults)
     try:
@@ -96,7 +95,7 @@ def compute_answer(
             found = function(name, body)
         answer = found if isinstance(found, bytes) else encode_json(found)
         if len(answer) > MAX_ANSWER:
-            raise PlanError(Fault(f"the answer is larger than {MAX_ANSWER // 10**6} MB"))
+            raise PlanError(f"the answer is larger than {MAX_ANSWER // 10**6} MB")
         return 200, answer
     except PlanError as error:
         return 422, encode_faults(*error.faults)

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.base import files
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import source
 from planner.serve import page
 from planner.serve.app import LOOPBACK, create_app, find_client, refuse_request
@@ -140,14 +140,14 @@ def open_socket(host: str, port: int) -> socket.socket:
         PlanError: an invalid port or address, or another program uses it.
     """
     if not 0 <= port < 2**16:
-        raise PlanError(Fault(f"--port {port}", None, "1 to 65535, or 0 for any that is free"))
+        raise PlanError(f"--port {port}", None, "1 to 65535, or 0 for any that is free")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
         why = os.strerror(error.errno or 0) if (error.errno or 0) > 0 else error.strerror
         said = f"cannot listen at {host}, port {port}: {str(why).lower()}"
-        raise PlanError(Fault(said, None, "another --host or --port")) from None
+        raise PlanError(said, None, "another --host or --port") from None
 
 
 def run_server(programs: Programs, plan: str | None, host: str, port: int) -> None:

@@ -80,7 +80,7 @@ def load_from_text(text: str, name: str = NAME, searched: bool = False) -> Plan:
     root = yaml_nodes.parse_yaml(text, name, None)
     if root is None or not isinstance(root.value, dict):
         wrong = "is empty" if root is None else "is not a mapping"
-        raise PlanError(Fault(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys"))
+        raise PlanError(f"the document {wrong}", Place(name, 1, 1), "a mapping of keys")
     return check_questions(loading.load(root, team=False, searched=searched))
 
 
@@ -231,7 +231,7 @@ def parse_typed(key: str, value: Any) -> Any:
         value = f"[{value}]"
     node = yaml_nodes.parse_yaml(value, key, None)
     if node is None:
-        raise PlanError(Fault(f"{key} is empty", None, "a value, or none to follow the rule"))
+        raise PlanError(f"{key} is empty", None, "a value, or none to follow the rule")
     return node.plain()
 
 
@@ -244,7 +244,7 @@ def open_file(body: Body) -> dict[str, Any]:
             raise PlanError(Fault.from_pool(f"no plan '{name}'", name, source.preset_names("plan")))
         return {"text": read_preset(name)}
     if not isinstance(file, str):
-        raise PlanError(Fault("nothing to open", None, "a plan, or a config.json"))
+        raise PlanError("nothing to open", None, "a plan, or a config.json")
     if not file.lstrip().startswith("{") or ('"architectures"' not in file and (
         '"model_type"' not in file
     )):  # fmt: skip

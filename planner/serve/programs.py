@@ -124,7 +124,7 @@ class Option(NamedTuple):
         amount = len(value) if isinstance(value, list | dict) else value
         bounded = {"maximum", "maxItems"} & self.schema.keys()
         if bounded and isinstance(amount, int) and amount > MOST:
-            raise PlanError(Fault(f"'{self.key}' has or is {amount}", None, f"at most {MOST}"))
+            raise PlanError(f"'{self.key}' has or is {amount}", None, f"at most {MOST}")
         if self.key == "set" and isinstance(value, dict):
             texts = {
                 k: one if isinstance(one, str) else quote_json(one) for k, one in value.items()
@@ -139,7 +139,7 @@ class Option(NamedTuple):
         }
         if not any(fits.get(kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
             allowed = kinds if isinstance(kinds, str) else " or ".join(kinds)
-            raise PlanError(Fault(f"'{self.key}' has another type", None, allowed))
+            raise PlanError(f"'{self.key}' has another type", None, allowed)
         if isinstance(value, bool):
             yield from [str(self.flag)] * value
             return
@@ -148,9 +148,9 @@ class Option(NamedTuple):
             raise PlanError(Fault.from_pool(f"'{self.key}' is '{value}'", str(value), choices))
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict | list | bool | None):
-                raise PlanError(Fault(f"'{self.key}' has items of another type", None, "text"))
+                raise PlanError(f"'{self.key}' has items of another type", None, "text")
             if self.flag is None and str(one).startswith("-"):
-                raise PlanError(Fault(f"'{self.key}' begins with a dash", None, "text"))
+                raise PlanError(f"'{self.key}' begins with a dash", None, "text")
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
@@ -356,7 +356,7 @@ def _name_file(key: str, document: Any) -> str:
             Fault.from_pool(f"'{key}' is neither a document nor a built-in plan", document, known)
         )
     if not isinstance(document, dict | str):
-        raise PlanError(Fault(f"'{key}' is not a plan", None, _DOCUMENT))
+        raise PlanError(f"'{key}' is not a plan", None, _DOCUMENT)
     text = document if isinstance(document, str) else quote_json(document, indent=2)
     files.write_text(f"{key}.yaml", text)
     return f"{key}.yaml"

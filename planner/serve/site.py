@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path, PurePath
 
 from planner.base import files, resources
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.base.progress import report_progress
 from planner.serve import bodies, browser, page
 
@@ -90,10 +90,10 @@ def _copy_pyodide(folder: Path) -> Iterator[tuple[str, bytes]]:
     allowed = "a folder with Pyodide's files, such as node_modules/pyodide, or their address"
     place = Place(f"--pyodide {folder}")
     if not folder.is_dir():
-        raise PlanError(Fault("no such folder", place, allowed))
+        raise PlanError("no such folder", place, allowed)
     for name in (*CORE, LOCK):
         if not (folder / name).is_file():
-            raise PlanError(Fault(f"there is no {name}", place, allowed))
+            raise PlanError(f"there is no {name}", place, allowed)
         yield f"pyodide/{name}", files.read_bytes(folder / name, MOST)
     lock = files.parse_json(files.read_text(folder / LOCK, MOST), Place(str(folder / LOCK)))
     wheel = lock.get("packages", {}).get("numpy", {}).get("file_name")
@@ -151,7 +151,7 @@ def _list_package_files(name: str) -> dict[str, bytes]:
             for one in listed
             if _is_wanted(one)
         }
-    raise PlanError(Fault(f"site needs {name}", None, f"pip install {name}"))
+    raise PlanError(f"site needs {name}", None, f"pip install {name}")
 
 
 def _is_wanted(path: PurePath) -> bool:

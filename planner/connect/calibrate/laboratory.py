@@ -161,7 +161,7 @@ def fit_devices(given: Sequence[LoggedRun]) -> Calibration:
     fit = fit_rates(runs, kinds, list_rates(runs))
     if not fit.rates:
         place = given[0].plan.document.find_place(("time", "efficiency"))
-        raise PlanError(Fault("no rate is left to fit", place, "a plan with default rates"))
+        raise PlanError("no rate is left to fit", place, "a plan with default rates")
     found = derive_bands([run.evaluation.case.settings for run in runs], kinds, fit)
     return Calibration(tuple(given), fit, tuple(found))
 
@@ -203,12 +203,12 @@ def _predict_run(run: LoggedRun, like: Evaluation | None) -> Run:
     except Absent as absent:
         place = run.plan.document.node.place
         wrong = f"{STEP} cannot be predicted: {absent.reason}"
-        raise PlanError(Fault(wrong, Place(place.file), "a plan whose model has a shape")) from None
+        raise PlanError(wrong, Place(place.file), "a plan whose model has a shape") from None
     seconds = made.predict_step({})
     if not 1 / FAR <= made.measured / seconds <= FAR:
         took, planned = (numbers.text(Fraction(each), "s") for each in (run.seconds, seconds))
         wrong = f"a step took {took}, where its plan predicts {planned}"
-        raise PlanError(Fault(wrong, Place(run.log), "the log of the plan's run, in the unit said"))
+        raise PlanError(wrong, Place(run.log), "the log of the plan's run, in the unit said")
     return made
 
 

@@ -120,10 +120,10 @@ def build_config(plan: Plan, to: str) -> LaunchConfig:
     if not isinstance(plan.data.get("parallelism"), dict):
         where = plan.document.find_place(("parallelism",))
         allowed = "sizes under parallelism; plan.py search ranks layouts"
-        raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
+        raise PlanError("a launch configuration needs a layout", where, allowed)
     if plan.reinforced:
         where, allowed = plan.document.find_place(("training", "mode")), " or ".join(SCRIPTED)
-        raise PlanError(Fault(f"no reinforcement learning is written for {to}", where, allowed))
+        raise PlanError(f"no reinforcement learning is written for {to}", where, allowed)
     check_model(plan, to)
     draft = ExportDraft(plan, to)
     follow_rows(draft, known.rows)
@@ -154,7 +154,7 @@ def check_model(plan: Plan, to: str) -> None:
     """
     if plan.get("model.stem") and to in FORMATS and to not in WITHOUT_MODEL:
         where, allowed = plan.document.find_place(("model", "stem")), " or ".join(WITHOUT_MODEL)
-        raise PlanError(Fault(f"{to} has no diffusion models", where, allowed))
+        raise PlanError(f"{to} has no diffusion models", where, allowed)
 
 
 @cache

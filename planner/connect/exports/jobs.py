@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.sandbox import make_sandbox
 from planner.connect.exports import Framework, load_framework
 from planner.connect.exports.table import LaunchConfig
@@ -61,7 +61,7 @@ def _count_nodes(plan: Plan, facts: Any) -> dict[str, Any]:
     per_node = min(plan.get("cluster.devices_per_node") or devices, devices)
     if devices % per_node:
         where = plan.document.find_place(("cluster", "devices"))
-        raise PlanError(Fault(f"{devices} devices are not whole nodes of {per_node}", where))
+        raise PlanError(f"{devices} devices are not whole nodes of {per_node}", where)
     vendor = plan.get("cluster.accelerator.vendor")
     if vendor not in facts["vendors"]:
         raise _refuse_name(plan, "torchrun", "cluster.accelerator.vendor")
@@ -76,7 +76,7 @@ def _refuse_name(plan: Plan, what: str, key: str) -> PlanError:
     """Make the error for an accelerator that a scheduler or a cloud has no name for."""
     where = plan.document.find_place(("cluster", "accelerator"))
     shown = one_line(str(plan.get(f"{key}.name") or plan.get(key)))
-    return PlanError(Fault(f"{what} has no name for {shown}", where))
+    return PlanError(f"{what} has no name for {shown}", where)
 
 
 def _build_line(known: Framework, facts: Any, about: Any, values: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from planner.base.display import format_flow, one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.exports import caveats
 from planner.connect.exports.table import Elsewhere, ExportDraft, LaunchConfig
 from planner.connect.imports import tabled
@@ -36,7 +36,7 @@ def write_trainer_script(plan: Plan, to: str) -> LaunchConfig:
     """
     if not plan.reinforced:
         where = plan.document.find_place(("training", "mode"))
-        raise PlanError(Fault(f"{to} trains by reinforcement learning", where, "mode: rl"))
+        raise PlanError(f"{to} trains by reinforcement learning", where, "mode: rl")
     table, draft = load_options(to), ExportDraft(plan, to)
     wanted = _list_writable(draft, table)
     for key in wanted:

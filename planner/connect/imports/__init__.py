@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from planner.base import files
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.connect.exports import LAUNCHED, READ_TRAINERS, TABLED, load_framework
 from planner.connect.imports import arguments, eleuther, hf, megatron, tidy
 from planner.documents import aliases, references
@@ -38,7 +38,7 @@ def _find_shipped(name: str) -> ImportResult | None:
     preset = name if name in known else aliases.find_preset("model", name, known)
     near = nearest(name, aliases.on_the_hub()) if "/" in name else None
     if preset is None and near is not None:
-        raise PlanError(Fault("no such file", Place(name), None, near))
+        raise PlanError("no such file", Place(name), None, near)
     if preset is None:
         return None
     path, _ = references.locate_file(preset, "model")
@@ -87,7 +87,7 @@ def import_file(
     runs = (*LAUNCHED, *READ_TRAINERS, *TABLED)
     if (plan or changes) and source not in runs:
         fault = f"{'--plan' if plan else '--set'} is only for launch files"
-        raise PlanError(Fault(fault, None, f"--from {', '.join(runs)}"))
+        raise PlanError(fault, None, f"--from {', '.join(runs)}")
     function = ""
     if (
         source in LAUNCHED
@@ -167,12 +167,12 @@ def _find_source(path: str) -> str:
         if all(re.search(one, text, re.MULTILINE) for one in row["has"]):
             by_hand = f"; by hand: {row['write']}" if "write" in row else ""
             allowed = f"plan.py quick and its keys{by_hand}"
-            raise PlanError(Fault(f"a file of {name}, which is not read", place, allowed))
+            raise PlanError(f"a file of {name}, which is not read", place, allowed)
     if commands.is_command(text, place):
         return commands.find_framework(text, place)
     if place.file.endswith((".yaml", ".yml", ".toml", ".py")) and text.lstrip()[:1] != "{":
         allowed = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS, *TABLED))}"
-        raise PlanError(Fault("no framework is known by what the file has", place, allowed))
+        raise PlanError("no framework is known by what the file has", place, allowed)
     return "huggingface"
 
 

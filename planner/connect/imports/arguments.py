@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.base import numbers
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.imports.config import LARGEST, Config
 from planner.documents import yaml_nodes
 
@@ -34,7 +34,7 @@ def parse_arguments(text: str, place: Place | None = None, short: bool = False) 
     """
     found = collect_arguments(split_arguments(text, place), short)
     if not found:
-        raise PlanError(Fault("no argument of the form --num-layers 32 in it", place))
+        raise PlanError("no argument of the form --num-layers 32 in it", place)
     return found
 
 
@@ -46,13 +46,13 @@ def split_arguments(text: str, place: Place | None = None) -> list[str]:
     """
     if len(text) > LONGEST:
         allowed = f"at most {numbers.text(LONGEST)} characters"
-        raise PlanError(Fault("too long for an argument list", place, allowed))
+        raise PlanError("too long for an argument list", place, allowed)
     lines = text.replace("\\\n", " ").splitlines()
     told = " ".join(line for line in lines if not line.lstrip().startswith("#"))
     try:
         return shlex.split(told, comments=False)
     except ValueError as error:
-        raise PlanError(Fault(f"not an argument list: {error}", place)) from None
+        raise PlanError(f"not an argument list: {error}", place) from None
 
 
 def collect_arguments(given: Sequence[str], short: bool = False) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import files
 from planner.base.display import flatten, one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.documents import yaml_nodes
 
 MOST_BASES, BASE_BYTES = 8, 10_000_000
@@ -33,17 +33,16 @@ def read_configuration(
     """
     found = yaml_nodes.parse_plain(text, place.file)
     if not isinstance(found, dict):
-        raise PlanError(Fault("not a configuration: not a mapping", place))
+        raise PlanError("not a configuration: not a mapping", place)
     parents = found.pop(key, None) or []
     if not isinstance(parents, str | list):
-        raise PlanError(Fault(f"{key} is no file and no list of files", place))
+        raise PlanError(f"{key} is no file and no list of files", place)
     merged: dict[str, Any] = {}
     for parent in [parents] if isinstance(parents, str) else parents:
         path = str(PurePosixPath(place.file).parent / str(parent))
         if depth >= MOST_BASES or not files.is_file(path):
             fault = f"{key} names {one_line(str(parent))}, which is not there"
-            allowed = "the file beside it, or the resolved configuration"
-            raise PlanError(Fault(fault, place, allowed))
+            raise PlanError(fault, place, "the file beside it, or the resolved configuration")
         merged = merge_trees(merged, read_base(path, key, depth + 1))
     return merge_trees(merged, found), found
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.exports.rules import list_written
 from planner.connect.imports.arguments import collect_arguments, parse_arguments, parse_word
@@ -110,7 +110,7 @@ def find_framework(text: str, place: Place) -> str:
     names = names or [name for name, marks in by_mark if all(words & {*each} for each in marks)]
     if len(names) != 1:
         wrong = f"commands of {' and '.join(names)}" if names else "no program that is known"
-        raise PlanError(Fault(wrong, place, "--from, whose options the command takes"))
+        raise PlanError(wrong, place, "--from, whose options the command takes")
     return names[0]
 
 
@@ -141,7 +141,7 @@ def read_command(
     at = where._replace(line=command.line)
     if re.search("|".join(LAUNCHERS["refused"]), shown):
         allowed = "a program that trains a decoder, in a loop of its framework"
-        raise PlanError(Fault(f"{shown} is not read", at, allowed))
+        raise PlanError(f"{shown} is not read", at, allowed)
     sbatch = [f"{option}={value}" for option, value in read_sbatch(text).items() if value]
     lines = [] if len(trains) == 1 else [f"the last of {len(trains)} commands that train is read"]
     found = {**program.options, **collect_arguments(given)}
@@ -160,7 +160,7 @@ def read_command(
             found_there = read_beside(file, where)
             if found_there is None:
                 fault = f"{shown} takes its options from {file}, which is not read"
-                raise PlanError(Fault(fault, at, f"plan.py import {file} --from {name}"))
+                raise PlanError(fault, at, f"plan.py import {file} --from {name}")
             beside |= found_there
         if any(one.rpartition("/")[2] == "accelerate" for one in launcher):
             started = {f"launch.{k}": v for k, v in collect_arguments(launcher).items()}
@@ -205,7 +205,7 @@ def select_commands(
     if not trains:
         allowed = f"a command with {needed or 'a program of ' + name}"
         allowed += ", whose options the script itself has"
-        raise PlanError(Fault("no command that trains", place, allowed))
+        raise PlanError("no command that trains", place, allowed)
     return trains
 
 
@@ -280,9 +280,7 @@ def _count_devices(
         divided = program.framework in LAUNCHERS["divided"] and LAUNCHER_NUMBER.fullmatch(each)
         if divided and visible > int(divided[1]):
             fault = f"{visible} devices for {each} processes, which divide the model among them"
-            raise PlanError(
-                Fault(fault, Place("CUDA_VISIBLE_DEVICES"), "a process for each device")
-            )
+            raise PlanError(fault, Place("CUDA_VISIBLE_DEVICES"), "a process for each device")
     for word in words:
         if word.startswith("-"):
             name, _, word = word.lstrip("-").partition("=")
@@ -366,5 +364,5 @@ def take_unknown(
     if missing:
         shown = ", ".join(f"${name} (--{option})" for name, option in missing.items())
         allowed = " ".join(f"--set {name}=…" for name in missing if VARIABLE.fullmatch(name))
-        raise PlanError(Fault(f"the script does not set {shown}", place, allowed or None))
+        raise PlanError(f"the script does not set {shown}", place, allowed or None)
     return options, [f"${name}" for name in dict.fromkeys(left_out)]

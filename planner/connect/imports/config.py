@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from planner.base import numbers
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 
 Keys = Mapping[str, Any]
 T = TypeVar("T", str, int)
@@ -40,7 +40,7 @@ class Config:
 
     def fault(self, message: str, allowed: str | None = None) -> PlanError:
         """Make the error for a key, at the place of the file."""
-        return PlanError(Fault(message, self.place, allowed))
+        return PlanError(message, self.place, allowed)
 
     def name(self, key: str) -> str:
         """Return the key as the file spells it."""

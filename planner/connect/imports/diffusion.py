@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base import numbers, resources
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS, inherit_row
 from planner.connect.imports.rules import check_values, trace_traits
@@ -33,12 +33,12 @@ def convert_diffuser(
     if name not in CLASSES:
         for reason, classes in _SAID["refusals"].items():
             if name in classes:
-                raise PlanError(Fault(f"{name} is not modelled: {reason}", place))
+                raise PlanError(f"{name} is not modelled: {reason}", place)
         fault, allowed = f"the class {name[:200]!r} is not known", None
         if name.endswith("Pipeline"):
             fault = f"{name[:200]} is a pipeline of several models"
             allowed = "the config.json of one of them, in its folder transformer"
-        raise PlanError(Fault(fault, place, allowed, nearest(name, CLASSES)))
+        raise PlanError(fault, place, allowed, nearest(name, CLASSES))
     given = {key: value for key, value in config.items() if not key.startswith("_")}
     c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
     for key, classes in CLASSES[name].get("is", {}).items():

@@ -89,11 +89,11 @@ def _find_hub_model(found: Mapping[str, Any], place: Place | None) -> dict[str, 
     if preset is None:
         wrong = f"{SHOWN} {found[HUB]}: not a built-in model, and nothing is downloaded"
         near = nearest(str(found[HUB]), [*known, *aliases.on_the_hub()])
-        raise PlanError(Fault(wrong, place, "plan.py import config.json", near))
+        raise PlanError(wrong, place, "plan.py import config.json", near)
     twice = [name for name in found if name in SCRIPTS["model"] and name != "sequence-length"]
     if twice:
         wrong = f"--{twice[0]} and {SHOWN} both give the shape of the model"
-        raise PlanError(Fault(wrong, place, "one of them"))
+        raise PlanError(wrong, place, "one of them")
     return {"extends": preset}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base import files, numbers, resources
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.connect.imports import diffusion, families, towers
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import DOCUMENT, FAMILIES, HARMLESS, Axis, FamilyRow, Traits
@@ -159,9 +159,8 @@ def _refuse_type(kind: str, known: Iterable[str], place: Place | None) -> PlanEr
     nearest known type."""
     for reason, types in families.REFUSALS.items():
         if kind in types:
-            return PlanError(Fault(f"model type {kind!r} is not modelled: {reason}", place))
-    fault = f"model type {kind!r} is not known"
-    return PlanError(Fault(fault, place, None, nearest(kind, known)))
+            return PlanError(f"model type {kind!r} is not modelled: {reason}", place)
+    return PlanError(f"model type {kind!r} is not known", place, None, nearest(kind, known))
 
 
 def _extract_text(
@@ -170,7 +169,7 @@ def _extract_text(
     """Extract the language model's keys of a configuration, multimodal or not; return them with
     notes on what is left out, the class of the whole, and the mapping that has its towers."""
     if not isinstance(config, Mapping):
-        raise PlanError(Fault("a configuration is a mapping of keys", place))
+        raise PlanError("a configuration is a mapping of keys", place)
     _check_depth(config, place)
     given, notes, named = dict(config), list[str](), ""
     wrapper = given
@@ -197,9 +196,9 @@ def _extract_text(
         given = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
         given["model_type"] = outer
     if given.get("model_type") is None:
-        raise PlanError(Fault("the configuration has no key 'model_type'", place))
+        raise PlanError("the configuration has no key 'model_type'", place)
     if not isinstance(given["model_type"], str):
-        raise PlanError(Fault("model_type is not text", place, "such as llama"))
+        raise PlanError("model_type is not text", place, "such as llama")
     return given, notes, named, wrapper
 
 
@@ -215,8 +214,7 @@ def _check_depth(node: Any, place: Place | None) -> None:
         level = [one for many in inner for one in many if isinstance(one, (Mapping, list))]
         if not level:
             return
-    allowed = f"at most {DEEPEST} levels"
-    raise PlanError(Fault("the configuration is nested too deeply", place, allowed))
+    raise PlanError("the configuration is nested too deeply", place, f"at most {DEEPEST} levels")
 
 
 def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:

@@ -92,8 +92,7 @@ class LaunchValues(dict[str, Any]):
         value = super().get(key, default)
         if isinstance(value, Unread):
             where = self.place._replace(line=value.line)
-            fault = f"{self.names.get(key, key)} is not a literal: {value.text}"
-            raise PlanError(Fault(fault, where))
+            raise PlanError(f"{self.names.get(key, key)} is not a literal: {value.text}", where)
         return value
 
 
@@ -186,7 +185,7 @@ def read_launch(
                 allowed = (
                     "a flavor of torchtitan's registries, or layers by its families' functions"
                 )
-                raise PlanError(Fault("no known model", place, allowed))
+                raise PlanError("no known model", place, allowed)
             document["model"] = flavor
     told = PROCESSES.search(text)
     stated = int(told[1]) if told else said.devices
@@ -252,7 +251,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             shipped = aliases.on_the_hub().get(f"{FIRST_PUBLISHER}/{named}")
         if shipped is None:
             shown = f"; {one_line(named)} is its weights" if named else ""
-            raise PlanError(Fault(f"no key has the model{shown}", place, trainers.NO_MODEL))
+            raise PlanError(f"no key has the model{shown}", place, trainers.NO_MODEL)
         keys["model"], came_from["model"] = shipped, (option,)
     for option in known.models:  # it is read, or another was chosen
         options.given.pop(option, None)
@@ -418,17 +417,15 @@ def _find_model(said: LaunchValues, place: Place) -> dict[str, Any] | str:
     found = {key: said.get(key) for key in said.given if not fields.is_field(key)}
     if not str(dict.get(said, "model")).startswith(HUB):
         if said.names and "num-layers" not in found:
-            allowed = "its fields, or the page of a built-in model"
-            raise PlanError(Fault("no known model", place, allowed))
+            raise PlanError("no known model", place, "its fields, or the page of a built-in model")
         return megatron.convert_options(found, place, said.names)
     page = said.get(f"model.{FIRST}")
     shipped = aliases.find_preset("model", str(page), references.preset_names("model"))
     if shipped is None:
         fault = f"{one_line(str(page))} is no known model"
-        raise PlanError(Fault(fault, place, "the page of a built-in model"))
+        raise PlanError(fault, place, "the page of a built-in model")
     if changed := megatron.find_shaper(found):
-        fault = f"{said.names[changed]} changes a model of the Hub, and is not read"
-        raise PlanError(Fault(fault, place))
+        raise PlanError(f"{said.names[changed]} changes a model of the Hub, and is not read", place)
     return shipped
 
 
@@ -522,7 +519,7 @@ def _read_mesh(said: LaunchValues) -> dict[str, Any]:
     share = said.get("per_device_batch_size", 12)
     devices = data * tensor * found["context"] * pipe
     if not isinstance(share, (int, float, Fraction)) or not 0 < share < 1e9:
-        raise PlanError(Fault(f"per_device_batch_size is {share}", said.place, "above 0"))
+        raise PlanError(f"per_device_batch_size is {share}", said.place, "above 0")
     steps = said.get("num_pipeline_microbatches" if pipe > 1 else "gradient_accumulation_steps", 1)
     batch = Fraction(share) * devices * (1 if pipe > 1 else steps)
     run = {"global_batch": int(batch), "micro_batch": int(batch) // (data * steps)}
@@ -549,10 +546,10 @@ def _read_token_budget(said: LaunchValues) -> None:
     tokens, length = TOKEN_BUDGET[0] if tokens is None else tokens, length or TOKEN_BUDGET[1]
     steps = said.get("parallelism.num_pp_microbatches", 1)
     if not all(isinstance(one, int) and one > 0 for one in (tokens, length, steps)):
-        raise PlanError(Fault(f"training.{names[0]} is {tokens}", said.place, "a whole number"))
+        raise PlanError(f"training.{names[0]} is {tokens}", said.place, "a whole number")
     if tokens % length:
         fault = f"training.{names[0]} {tokens} is no whole number of sequences of {length}"
-        raise PlanError(Fault(fault, said.place))
+        raise PlanError(fault, said.place)
     budget = {
         "training.seq_len": (length, f"training.{names[1]}"),
         "training.local_batch_size": (tokens // length * steps, f"training.{names[0]}"),
@@ -646,7 +643,7 @@ def _parse_mapping(text: str, place: Place, form: str = "yaml") -> Mapping[str, 
     as_json = form == "json"
     found = hf.parse_config(text, place) if as_json else yaml_nodes.parse_plain(text, place.file)
     if not isinstance(found, Mapping):
-        raise PlanError(Fault("not a launch file: not a mapping", place))
+        raise PlanError("not a launch file: not a mapping", place)
     return found
 
 
@@ -740,7 +737,7 @@ def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> S
         each, left = divmod(layers + sum(apart), count * virtual)
         if left:
             fault = f"{layers} layers and what counts as one do not divide over the stages"
-            raise PlanError(Fault(fault, said.place))
+            raise PlanError(fault, said.place)
         return [each - apart[0], *[each] * (count * virtual - 2), each - apart[1]]
     ends = [said.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
     if count > 2 and all(re.fullmatch("[0-9]{1,9}", str(end)) for end in ends):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.connect.exports import load_framework
 from planner.connect.exports.rules import walk_rows
 from planner.connect.exports.table import walk_texts
@@ -110,7 +110,7 @@ def _judge_unknown(found: Mapping[str, Any], place: Place | None, names: Mapping
         if kind == "refused" or not (kind or name in table.defaults or not shaped.search(name)):
             shown = names.get(name, f"--{name}")
             fault = f"{shown} could change the architecture and is not modelled"
-            raise PlanError(Fault(fault, place, None, nearest(name, known)))
+            raise PlanError(fault, place, None, nearest(name, known))
 
 
 def find_shaper(found: Mapping[str, Any]) -> str | None:

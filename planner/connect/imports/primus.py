@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.imports import option_table
 from planner.connect.imports.arguments import parse_word
 from planner.connect.imports.bases import read_base, read_configuration
@@ -114,15 +114,14 @@ def _read_module(
     if not isinstance(module, Mapping) or module.get("framework") != framework:
         named = module.get("framework") if isinstance(module, Mapping) else "no pre_trainer"
         fault = f"{one_line(str(named))[:60]} is not read"
-        allowed = "modules.pre_trainer with framework: megatron or maxtext"
-        raise PlanError(Fault(fault, place, allowed))
+        raise PlanError(fault, place, "modules.pre_trainer with framework: megatron or maxtext")
     tree: dict[str, Any] = {}
     for key, folder in PRIMUS["folders"].items():
         named = _fill_variables(str(module.get(key)), variables)
         tree |= read_base(_find_file(named, f"{folder}/{framework}", place), BASES)
     overrides = module.get("overrides") or {}
     if not isinstance(overrides, Mapping):
-        raise PlanError(Fault("overrides is no mapping", place))
+        raise PlanError("overrides is no mapping", place)
     return tree, overrides
 
 
@@ -142,7 +141,7 @@ def _find_file(name: str, folder: str, place: Place) -> str:
         if re.fullmatch(r"[\w.-]{1,200}", name) and files.is_file(path):
             return path
     fault = f"{one_line(name)[:60]} is not in {folder} of its repository"
-    raise PlanError(Fault(fault, place, "the file where Primus has it"))
+    raise PlanError(fault, place, "the file where Primus has it")
 
 
 def _name_options(

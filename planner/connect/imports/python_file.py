@@ -54,7 +54,7 @@ def read_python(
     """
     if len(text) > LONGEST:
         allowed = f"at most {numbers.text(LONGEST)} characters"
-        raise PlanError(Fault("too long for a configuration", place, allowed))
+        raise PlanError("too long for a configuration", place, allowed)
     try:
         body = ast.parse(text).body
         reader = _PythonReader(body, calls)
@@ -67,17 +67,17 @@ def read_python(
             raise PlanError(Fault.from_pool(f"no function {function}", function, made, place))
         if len(made) > 1 and not function:
             fault = f"several configurations in it ({', '.join(made[:4])}, …)"
-            raise PlanError(Fault(fault, place, f"{place.file}:{made[0]}"))
+            raise PlanError(fault, place, f"{place.file}:{made[0]}")
         found = reader.run_body(body)
         reader.globals = {name: one for name, one in reader.names.items() if len(one) == 1}
         for name in [function] if function else made:
             found = reader.run_body(reader.functions[name].body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        raise PlanError(Fault("not valid Python", place._replace(line=line))) from None
+        raise PlanError("not valid Python", place._replace(line=line)) from None
     if not found:
         allowed = "one function that returns it, or assignments to `config`"
-        raise PlanError(Fault("no configuration in it", place, allowed))
+        raise PlanError("no configuration in it", place, allowed)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.imports import commands
 from planner.connect.imports.arguments import split_arguments
 from planner.connect.imports.bases import read_base, read_beside
@@ -41,7 +41,7 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
             script.
     """
     if name not in RESOLVERS:
-        raise PlanError(Fault("--run is not for " + name, place, f"--from {', '.join(RESOLVERS)}"))
+        raise PlanError("--run is not for " + name, place, f"--from {', '.join(RESOLVERS)}")
     front, lines, row = list[str](), list[str](), dict(RESOLVERS[name])
     if name in commands.NEEDED and not is_script(text):
         words = split_arguments(text, place)
@@ -56,7 +56,7 @@ def resolve_text(text: str, name: str, place: Place, changes: Sequence[str]) -> 
         lines = [f"#SBATCH {one}" for one in SBATCH.findall(text)]
     if unknown := {name for word in (*front, *words) for name in MARKED.findall(word)}:
         shown = ", ".join(f"${name.removeprefix('$')}" for name in sorted(unknown))
-        raise PlanError(Fault(f"the script does not set {shown}", place, "--set NAME=VALUE"))
+        raise PlanError(f"the script does not set {shown}", place, "--set NAME=VALUE")
     config = dict[str, Any]()
     if "--config" in words:
         at = words.index("--config")
@@ -93,7 +93,7 @@ def _run_parser(asked: Mapping[str, Any], place: Place) -> dict[str, Any]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise PlanError(Fault(f"{name}'s parser took over {PARSER_SECONDS} s", place)) from None
+            raise PlanError(f"{name}'s parser took over {PARSER_SECONDS} s", place) from None
     if done.returncode == 0 and len(done.stdout) < LARGEST_ANSWER:
         answer: dict[str, Any] = files.parse_json(done.stdout, place)
         return answer
@@ -101,5 +101,5 @@ def _run_parser(asked: Mapping[str, Any], place: Place) -> dict[str, Any]:
     last = one_line([line for line in printed if line.strip()][-1])
     if f"No module named '{name}" in last:
         fault = f"{name} is not installed beside this program, or what it imports"
-        raise PlanError(Fault(fault, place, "import without --run reads the file alone"))
-    raise PlanError(Fault(f"{name}'s own parser: {last[:300]}", place))
+        raise PlanError(fault, place, "import without --run reads the file alone")
+    raise PlanError(f"{name}'s own parser: {last[:300]}", place)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 
 SCRIPT_LENGTH = 200_000  # characters of a script, and of all that its variables hold
 MOST_COMMANDS = 20_000  # commands that are followed
@@ -98,7 +98,7 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
     """
     if len(text) > SCRIPT_LENGTH:
         allowed = f"at most {numbers.text(SCRIPT_LENGTH)} characters"
-        raise PlanError(Fault("too long for a script", place, allowed))
+        raise PlanError("too long for a script", place, allowed)
     try:
         given = read_sbatch(text)
         sets = ((given.get(one), names) for one, names in LAUNCHERS["slurm"].items())
@@ -106,7 +106,7 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
         reader = _ShellReader([*_split_tokens(text, place)], {**known, **variables}, place)
         reader.follow_list((), None)
     except RecursionError:
-        raise PlanError(Fault("no script of a shell: nested too deep", place)) from None
+        raise PlanError("no script of a shell: nested too deep", place) from None
     if not reader.commands:  # a file that only sets options, for others to source
         held = [" ".join(one) for one in reader.values.values()]
         words = " ".join(one for one in held if one.lstrip().startswith("--")).split()
@@ -161,7 +161,7 @@ def _split_tokens(text: str, place: Place) -> Iterator[Token]:
                 end = close + 1
             elif end == at:
                 fault = f"no script of a shell: {one_line(text[at : at + 20])}"
-                raise PlanError(Fault(fault, place._replace(line=line)))
+                raise PlanError(fault, place._replace(line=line))
             else:
                 yield Token(word, line)
             line += text.count("\n", at, end)
@@ -229,7 +229,7 @@ class _ShellReader:
     def take(self) -> Token:
         """Take the next token."""
         if self.at >= len(self.tokens):
-            raise PlanError(Fault("no script of a shell: it ends too soon", self.place))
+            raise PlanError("no script of a shell: it ends too soon", self.place)
         self.at += 1
         return self.tokens[self.at - 1]
 
@@ -272,7 +272,7 @@ class _ShellReader:
         """
         self.steps += 1
         if self.steps > MOST_COMMANDS:
-            raise PlanError(Fault("too many commands in the script", self.place))
+            raise PlanError("too many commands in the script", self.place)
         while self.peek() == "\n":
             self.take()
         text = self.peek()
@@ -436,7 +436,7 @@ class _ShellReader:
         """
         self.values[name] = [*before, f"{UNKNOWN_SIGN}{cause}{UNKNOWN_SIGN}"] if cause else words
         if sum(len(one) for one in self.values[name]) > SCRIPT_LENGTH:
-            raise PlanError(Fault(f"too long a value of {one_line(name)}", self.place))
+            raise PlanError(f"too long a value of {one_line(name)}", self.place)
 
     def expand(self, text: str, split: bool = True) -> list[str]:
         """Expand a word to the words that a command gets.
@@ -507,7 +507,7 @@ class _ShellReader:
         held = self.values.get(name)
         self.copied += sum(map(len, held or ()))
         if self.copied > MOST_COPIED:
-            raise PlanError(Fault("variables of the script grow too large", self.place))
+            raise PlanError("variables of the script grow too large", self.place)
         if held is not None and index.strip("[]").isdigit():
             held = held[int(index[1:-1]) : int(index[1:-1]) + 1] or [""]
         is_set = held is not None and (":" not in sign or any(held))

@@ -14,7 +14,7 @@ from math import lcm, prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.exports import TABLED
 from planner.connect.imports.arguments import collect_arguments, parse_word
 from planner.connect.imports.bases import MOST_BASES, flatten_options, read_configuration
@@ -135,7 +135,7 @@ def _read_words(
         if re.search(table.program, " ".join(one.words[max(at - 1, 0) : at + 1]))
     ]
     if not found:
-        raise PlanError(Fault("no command that trains", place, f"one of {table.program}"))
+        raise PlanError("no command that trains", place, f"one of {table.program}")
     command, at = next(one for one in found if one[0] is found[-1][0])
     rest = command.words[at + 1 :]
     set_fields = {one: HYDRA_WORD.fullmatch(one) for one in rest}
@@ -225,14 +225,14 @@ def apply_rows(
             shown = str(values[0]).lower()
             if shown not in word:
                 fault = f"{names[0]} is {one_line(str(values[0]))[:60]}, which is not modelled"
-                raise PlanError(Fault(fault, place, ", ".join(word)))
+                raise PlanError(fault, place, ", ".join(word))
             keys[key] = word[shown]
         elif "each" in row:
             listed = values[0] if isinstance(values[0], list) else [values[0]]
             for one in listed:
                 if one not in row["each"]:
                     fault = f"{names[0]} has {one_line(str(one))[:60]}, which is not modelled"
-                    raise PlanError(Fault(fault, place, ", ".join(row["each"])))
+                    raise PlanError(fault, place, ", ".join(row["each"]))
             keys[key] = [row["each"][one] for one in listed]
         elif "option" not in row:
             sizes = [_need_whole(options, name, place) for name in names]
@@ -243,7 +243,7 @@ def apply_rows(
                 keys[key], rest = -(-keys[key] // unit) * unit, 0
             if rest:
                 fault = f"{' × '.join(names)} is not a multiple of {' × '.join(row['over'])}"
-                raise PlanError(Fault(fault, place))
+                raise PlanError(fault, place)
         else:
             keys[key] = values[0]
         came_from[key] = tuple(names)
@@ -260,8 +260,7 @@ def _need_whole(options: Mapping[str, Any], name: str, place: Place, least: int 
     if isinstance(value, str) and re.fullmatch(r"[0-9 ]{1,200}", value):  # one for each node
         value = sum(map(int, value.split()))
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        fault = f"{name} is {one_line(str(value))[:60]}"
-        raise PlanError(Fault(fault, place, "a whole number"))
+        raise PlanError(f"{name} is {one_line(str(value))[:60]}", place, "a whole number")
     return value
 
 
@@ -281,8 +280,7 @@ def _find_policy(named: str, place: Place) -> str:
     for name in (named[:200], named[:200].rstrip("/").rpartition("/")[2]):
         if name and (shipped := aliases.find_preset("model", name, known)):
             return shipped
-    fault = f"{one_line(named)[:80] or 'its model'} is no known model"
-    raise PlanError(Fault(fault, place, NO_MODEL))
+    raise PlanError(f"{one_line(named)[:80] or 'its model'} is no known model", place, NO_MODEL)
 
 
 def _list_unread(

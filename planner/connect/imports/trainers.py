@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from planner.base.display import one_line
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
 from planner.connect.exports.rules import Row, walk_rows
 from planner.connect.imports.bases import flatten_options
@@ -204,6 +204,6 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
         key, equals, value = each.partition("=")
         place = Place(f"--set {one_line(each)}"[:200])
         if not equals or not re.fullmatch(r"[a-z_0-9]+(\.[a-z_0-9]+)*", key):
-            raise PlanError(Fault(f"'{one_line(key)}' is not a key", place, "--set a.b=value"))
+            raise PlanError(f"'{one_line(key)}' is not a key", place, "--set a.b=value")
         found[key] = yaml_nodes.parse_plain(value, place.file)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 
 
 def need_torch() -> Any:
@@ -23,6 +23,5 @@ def need_torch() -> Any:
     except (ImportError, OSError) as error:
         absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
         what = "PyTorch is not installed" if absent else f"PyTorch cannot be loaded: {error}"
-        install = "pip install '.[measure]'"
-        raise PlanError(Fault(f"plan.py measure: {what}", None, install)) from None
+        raise PlanError(f"plan.py measure: {what}", None, "pip install '.[measure]'") from None
     return torch

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.connect.measure.devices import wait_for_device
 from planner.connect.measure.jobs import Collective
 
@@ -49,14 +49,13 @@ def run_jobs(
         try:
             while not started.join(max(0, end - time.monotonic())):
                 if time.monotonic() > end:
-                    raise PlanError(Fault(SILENT))
+                    raise PlanError(SILENT)
         except (
             multiprocessing.ProcessRaisedException,
             multiprocessing.ProcessExitedException,
         ) as error:
             reason = str(error).strip().splitlines()[-1]
-            fault = f"--processes: a process of collectives failed: {reason}"
-            raise PlanError(Fault(fault)) from None
+            raise PlanError(f"--processes: a process of collectives failed: {reason}") from None
         finally:
             for process in started.processes:
                 process.kill()

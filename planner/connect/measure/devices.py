@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 
 #: Kernels of attention as PyTorch calls them.
 KERNELS = {
@@ -31,7 +31,7 @@ def pick_device(wanted: str | None) -> Any:
     there = [*(kind for kind, api in known.items() if api.is_available()), "cpu"]
     if wanted is not None and wanted not in there:
         fault = f"--device {wanted}: PyTorch sees no such device here"
-        raise PlanError(Fault(fault, None, "one of: " + ", ".join(there)))
+        raise PlanError(fault, None, "one of: " + ", ".join(there))
     return torch.device(wanted or there[0])
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from planner.base import resources
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.connect.measure import collectives, devices, expected, jobs
 from planner.plans.document import Plan
 
@@ -40,10 +40,10 @@ class Engine:
         count = torch.cuda.device_count() if self.where.type == "cuda" else 1
         if processes is not None and self.where.type == "cuda" and processes > count:
             fault = f"--processes {processes}: there are {count} GPUs"
-            raise PlanError(Fault(fault, None, f"1 to {count}"))
+            raise PlanError(fault, None, f"1 to {count}")
         self.processes = processes or count
         if self.processes > 1 and self.where.type == "mps":
-            raise PlanError(Fault("--processes needs cuda or cpu", None, "--device cpu"))
+            raise PlanError("--processes needs cuda or cpu", None, "--device cpu")
 
     def read_machine(self) -> jobs.Machine:
         """Read what the device says about itself."""

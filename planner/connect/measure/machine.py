@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.numbers import plain_text
 from planner.connect.measure import expected, jobs, rates
 from planner.connect.measure.rates import Share
@@ -186,7 +186,7 @@ def _time_memory(found: Measurements, seconds: float) -> None:
     times = found.time_jobs(wanted, seconds, "memory")
     speeds = {job: [job.moved / each for each in seen] for job, seen in times.items()}
     if not speeds:
-        raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
+        raise PlanError(f"no benchmark runs on {found.machine.name}")
     if found.extends is None:
         found.bandwidth = max(max(seen) for seen in speeds.values())
     # Kernels write as well as read.

@@ -89,8 +89,8 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
     for key in (*filter_keys(FOLLOWING), "parallelism.stages"):
         if _is_given(document, key):
             raise PlanError(
-                Fault(f"{key} follows from the layout, which parallelism: auto chooses",
-                      document.find_key_place(key.split(".")), "left out")
+                f"{key} follows from the layout, which parallelism: auto chooses",
+                      document.find_key_place(key.split(".")), "left out"
             )  # fmt: skip
     fixed = {k: document.get(k) for k in KEYS if _is_given(document, k)}
     trained = _list_trained(document)
@@ -99,12 +99,12 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
     start = build_near_plan(drop_auto_keys(document).change_keys(trained), fixed)
     if start.model is None:
         raise PlanError(
-            Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
+            "parallelism: auto needs the shape of the model", place, "a layout spelled out"
         )
     if start.settings["training.mode"] != "train":
         raise PlanError(
-            Fault("parallelism: auto ranks layouts by the time of a training step", place,
-                  "a layout spelled out, or training.mode: train")
+            "parallelism: auto ranks layouts by the time of a training step", place,
+                  "a layout spelled out, or training.mode: train"
         )  # fmt: skip
     said = document.get("parallelism.margin")
     said = margin_of(start) if said is None else said
@@ -181,9 +181,9 @@ def _add_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
         return document, {}
     if not (document.get("training.sequence_length") or document.get("model.max_sequence")):
         raise PlanError(
-            Fault("parallelism: auto needs a batch",
+            "parallelism: auto needs a batch",
                   document.find_key_place(("parallelism",)),
-                  "training.global_batch and training.sequence_length")
+                  "training.global_batch and training.sequence_length"
         )  # fmt: skip
     batch, why = assume_batch(document.get, document.get("cluster.devices"))
     return document.change_keys({"training.global_batch": batch}), {"training.global_batch": why}

@@ -30,7 +30,7 @@ def parse_fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:
             raise PlanError(Fault.from_pool(f"--fix {key}: not a layout key", key, KEYS))
         chosen = _parse_choice(key, value) if given else plan.get(key)
         if found.setdefault(key, chosen) != chosen:
-            raise PlanError(Fault(f"--fix {key}: both {found[key]} and {chosen}"))
+            raise PlanError(f"--fix {key}: both {found[key]} and {chosen}")
     return found
 
 
@@ -53,7 +53,7 @@ def parse_varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tu
     for text in texts:
         key, given, values = text.partition("=")
         if key in (*found, *kept):
-            raise PlanError(Fault(f"--vary {key}: it has a value already"))
+            raise PlanError(f"--vary {key}: it has a value already")
         said = about(key)
         if given:
             found[key] = tuple(
@@ -64,7 +64,7 @@ def parse_varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tu
         elif said.get("enum") or "boolean" in said.get("type", ()):
             found[key] = tuple(said.get("enum") or (False, True))
         else:
-            raise PlanError(Fault(f"--vary {key}: which values?", None, f"{key}=V1,V2,…"))
+            raise PlanError(f"--vary {key}: which values?", None, f"{key}=V1,V2,…")
     return found
 
 
@@ -85,7 +85,7 @@ def split_values(text: str, compact: bool = False) -> list[str]:
         return spaced
     whole = ", ".join(one.replace(",", "") for one in spaced)
     either = f"{whole}, or {', '.join(separate)}" if plain else "a space behind each value's comma"
-    raise PlanError(Fault(f"{text}: do commas group digits or separate values?", None, either))
+    raise PlanError(f"{text}: do commas group digits or separate values?", None, either)
 
 
 def _parse_choice(key: str, text: str) -> Any:
@@ -96,7 +96,7 @@ def _parse_choice(key: str, text: str) -> Any:
         named = {str(value).lower(): value for value in said["enum"]}
         if text.lower() not in named:
             allowed = "one of " + ", ".join(map(str, said["enum"]))
-            raise PlanError(Fault(f"{key}: {text!r}", None, allowed, nearest(text, named)))
+            raise PlanError(f"{key}: {text!r}", None, allowed, nearest(text, named))
         return named[text.lower()]
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -104,6 +104,6 @@ def _parse_choice(key: str, text: str) -> Any:
         with units.name_faults(key):
             return check_value(key, units.parse(text, said.get("unit", "1")))
     if "boolean" in kinds:
-        raise PlanError(Fault(f"{key}: {text!r}", None, "true or false"))
+        raise PlanError(f"{key}: {text!r}", None, "true or false")
     check_value(key, text)
     return text

@@ -333,7 +333,7 @@ class Walk:
         further = {k: tuple(values) for k, values in options.items() if k not in self.given}
         found.narrowed = {**self.narrowed, **further}
         if not found.size:
-            raise PlanError(Fault("no layout is valid"))
+            raise PlanError("no layout is valid")
         return found
 
     def widen_layouts(self) -> Walk | None:
@@ -354,10 +354,10 @@ class Walk:
                 valid layout.
         """
         if self.plan.model is None:
-            raise PlanError(Fault("a search needs the shape of the model"))
+            raise PlanError("a search needs the shape of the model")
         if self.plan.get("training.sequence_length") is None:
-            raise PlanError(Fault("a search needs the length of a sequence", None,
-                                  "training.sequence_length"))  # fmt: skip
+            raise PlanError("a search needs the length of a sequence", None,
+                                  "training.sequence_length")  # fmt: skip
         inner = {key: values for key, values in self.options.items() if key in KEYS and values}
         outer = {key: values for key, values in self.options.items() if key not in KEYS}
         full = self.full or {k for k, values in self.options.items() if k in KEYS and not values}
@@ -705,6 +705,6 @@ def explain_absence(walk: Walk, by: str) -> None:
     """
     for name in (by, FITS):
         if name in walk.absent:
-            raise PlanError(Fault(f"{name} cannot be computed: {walk.absent[name]}"))
+            raise PlanError(f"{name} cannot be computed: {walk.absent[name]}")
     chunk = next(iter(walk))
     compute_values(variant(walk.plan, chunk.build_changes(int(np.argmax(chunk.valid)))), [by])

@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.base import numbers, units
 from planner.base.display import as_json, columns, one_line
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.notebook import Shown
 from planner.book import notation
 from planner.engine import instance, scaling_laws
@@ -119,7 +119,7 @@ def solve_budget(plan: Plan, budget: str | None = None) -> Spending:
     entries = base.case.axes["law"]
     if isinstance(entries, Absent) or not entries:
         about = f"{QUESTION} applies to training all weights from scratch"
-        raise PlanError(Fault(about, None, "training.mode: train, without training.lora"))
+        raise PlanError(about, None, "training.mode: train, without training.lora")
     active = Fraction(base.get_values([ACTIVE])[ACTIVE])
     rate, price = _evaluate_law(base, "time.tokens_per_second"), plan.get("cluster.price")
     flops, unit = _convert_budget(base, plan, active, rate, budget)
@@ -155,15 +155,15 @@ def parse_budget(budget: str) -> tuple[Number, str]:
         PlanError: it is not a budget, has no unit, or is not positive.
     """
     if units.NUMBER.fullmatch(budget.replace(",", "").strip()):
-        raise PlanError(Fault(f"--budget {budget} has no unit", None, BUDGETS))
+        raise PlanError(f"--budget {budget} has no unit", None, BUDGETS)
     for unit in ("FLOP", "USD", "s"):
         with suppress(units.UnitError):
             value = units.parse(budget, unit)
             break
     else:
-        raise PlanError(Fault(f"--budget {one_line(budget)!r} is not a budget", None, BUDGETS))
+        raise PlanError(f"--budget {one_line(budget)!r} is not a budget", None, BUDGETS)
     if value <= 0:
-        raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
+        raise PlanError(f"--budget {budget} buys nothing", None, BUDGETS)
     return value, unit
 
 
@@ -266,11 +266,11 @@ def _convert_budget(
         price = plan.get("cluster.price")
         if not price:
             place = plan.document.find_place(("cluster",))
-            raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
+            raise PlanError("the cluster has no price (cluster.price)", place, "2.5 USD/h")
         seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
     if rate is None:
         known = "time.mfu, or a model of known shape, from which it is predicted"
-        raise PlanError(Fault("the plan has no rate that turns time into compute", None, known))
+        raise PlanError("the plan has no rate that turns time into compute", None, known)
     return 6 * active * Fraction(rate) * seconds, unit
 
 

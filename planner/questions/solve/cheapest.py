@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import inf
 
 from planner.base import numbers
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.engine.evaluate import Number
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
@@ -102,7 +102,7 @@ def find_cheapest(
         rows.append(row)
     priced = [(row.answer, row.offer) for row in rows if row.answer is not None]
     if not priced:
-        none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
+        none = PlanError(rows[0].reason if rows else "no devices to choose from")
         raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
     real = [(answer, offer) for answer, offer in priced if not offer.assumed]
     answer, offer = max(real or priced, key=_rank_offer)

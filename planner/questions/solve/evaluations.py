@@ -14,7 +14,7 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from planner.base import numbers
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.progress import report_progress
 from planner.engine import instance
 from planner.engine.evaluate import Absent, Case, Evaluation, Number
@@ -230,7 +230,7 @@ class Probes:
         aim = self.domain.start
         found = self.find_nearest(aim, aim - MOST_SKIPS, aim + MOST_SKIPS)
         if found is None:
-            none = PlanError(Fault(f"no value of {self.domain.key}"))
+            none = PlanError(f"no value of {self.domain.key}")
             raise next(iter(self.faults.values()), none)
         return found
 

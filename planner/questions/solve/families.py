@@ -16,7 +16,7 @@ from functools import cached_property
 from math import ceil, floor, gcd, lcm
 from typing import Any
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.documents.source import lookup
 from planner.plans.document import Plan
@@ -185,13 +185,13 @@ def build_family(plan: Plan, family: str | None = None, free: bool = False) -> t
         if plan.model is None:
             size_only = "the model has only a size, no shape to scale"
             needed = "a model with layers, hidden and so on, or --family NAME"
-            raise PlanError(Fault(size_only, plan.document.find_place(("model",)), needed))
+            raise PlanError(size_only, plan.document.find_place(("model",)), needed)
         return plan, _make_family(plan, plan.document.data["model"], free)
     # Read like a plan's `model: NAME`: a built-in name, or a path.
     document = source.load({"extends": family}, kind="model")
     model = schema.validate(document, "model").data
     if not model.get("layers"):
-        raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
+        raise PlanError(f"--family {family} has no shape to scale", None, "another model")
     found = _make_family(plan, model, free)
     tried = ({"model": model, **found.domain.changes(index)} for index in found.yield_indices())
     errors = list[PlanError]()

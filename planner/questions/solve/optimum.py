@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.base import numbers
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow_bounds
 from planner.questions.solve.solve import Answer, find_near, nearest_miss, yield_strides
 
@@ -38,13 +38,13 @@ def find_optimum(search: Probes, goal: Goal) -> Answer:
         _scan_domain(search)
     scanned = search.known or [search.find_start()]
     if len(scanned) > 1 and len({goal.score_probe(probe) for probe in scanned}) == 1:
-        raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
+        raise PlanError(f"{goal.quantity} does not change with {domain.key}", None)
     peaks = _find_peaks(scanned, goal)
     far = peaks[0].index > FAR * max(1, domain.start)
     if domain.endless and far and not peaks[0].broken:
         best = numbers.text(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
-        raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
+        raise PlanError(f"{domain.key} is unbounded: {why}", None, "a limit with --until")
     top = max((_refine_peak(search, peak, goal) for peak in peaks), key=goal.rank_probe)
     exact = None if top.broken else search.evaluate_exact(top)
     found = nearest_miss(search) if exact is None else _build_best(search, exact, goal)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from planner.base import resources, units
-from planner.base.errors import Fault, PlanError, nearest
+from planner.base.errors import PlanError, nearest
 from planner.documents import aliases, schema, source
 from planner.documents.source import list_prices, name_price
 from planner.engine.evaluate import Number
@@ -173,14 +173,13 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
         name = aliases.find_preset("accelerator", name, known) or name
     if name not in (*clusters, *known):
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
-        lists = "see plan.py list accelerators"
-        raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
+        raise PlanError(f"--accelerators: {wrong}", None, "see plan.py list accelerators", near)
     if name in clusters:
         found = _find_cluster(name, price, None, get_payment(plan))
     else:
         found = _find_accelerator(plan, name, price)
     if found is None:
-        raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
+        raise PlanError(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'")
     return found
 
 

@@ -88,12 +88,12 @@ def prepare(
         if any(options.values()):
             *others, last = (f"--{name.replace('_', '-')}" for name in options)
             listed = f"{', '.join(others)} or {last}" if others else last
-            raise PlanError(Fault(f"{budgets.QUESTION} takes no {listed}", None))
+            raise PlanError(f"{budgets.QUESTION} takes no {listed}", None)
         if budget is not None:
             budgets.parse_budget(budget)
         return partial(budgets.solve_budget, plan, budget)
     if budget is not None:
-        raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
+        raise PlanError("--budget is for one question", None, budgets.QUESTION)
     return Inquiry(plan, question, **options).compute_answer
 
 
@@ -169,13 +169,13 @@ class Inquiry:
         self.goal = _goal(plan, vary, self.maximize, self.minimize)
         if self.with_layout is not None and self.with_layout not in LAYOUTS:
             near = nearest(self.with_layout, LAYOUTS)
-            raise PlanError(Fault(f"--with-layout {self.with_layout}", None, "own or auto", near))
+            raise PlanError(f"--with-layout {self.with_layout}", None, "own or auto", near)
         if plan.reinforced and (question or self.with_layout == "auto"):
             wrong = f"{question or '--with-layout auto'} is of training alone, without a rollout"
-            raise PlanError(Fault(wrong, None, "--vary KEY, or parallelism: auto in the plan"))
+            raise PlanError(wrong, None, "--vary KEY, or parallelism: auto in the plan")
         if (question is None) == (vary is None):
             allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
-            raise PlanError(Fault("a question or --vary is missing", None, allowed))
+            raise PlanError("a question or --vary is missing", None, allowed)
         if question is not None and question not in QUESTIONS:
             raise PlanError(Fault.from_pool(f"unknown question {question}", question, NAMES))
         for option, given, takes in (
@@ -183,7 +183,7 @@ class Inquiry:
             ("--accelerators", self.accelerators, ("cheapest",)),
         ):
             if given is not None and question not in takes:
-                raise PlanError(Fault(f"{option} is only for {' or '.join(takes)}", None))
+                raise PlanError(f"{option} is only for {' or '.join(takes)}", None)
         self.fits = list_fit_limits(margin_of(plan, self.margin), plan)
         self.about = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
         if held := [key for key in DECIDED_BY.get(self.about.key, ()) if plan.get(key)]:
@@ -192,10 +192,10 @@ class Inquiry:
             about(vary)
         if vary is not None and self.goal is None and not limits:
             goals = "--until 'QUANTITY<=VALUE', --maximize QUANTITY or --minimize QUANTITY"
-            raise PlanError(Fault(f"--vary {vary} needs a limit or a goal", None, goals))
+            raise PlanError(f"--vary {vary} needs a limit or a goal", None, goals)
         needs = self.about.needs
         if needs and not self._has_deadline() and not (limits and "limit" in needs):
-            raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
+            raise PlanError(f"{question} needs a deadline", None, "--deadline '30 days'")
 
     def _has_deadline(self) -> bool:
         """Decide whether a limit is on the days of training."""
@@ -290,12 +290,11 @@ def _goal(plan: Plan, vary: str | None, maximize: str | None, minimize: str | No
         PlanError: both are given, no key varies, or the quantity is unknown or a name.
     """
     if maximize is not None and minimize is not None:
-        raise PlanError(Fault("--maximize and --minimize exclude each other", None, "one of them"))
+        raise PlanError("--maximize and --minimize exclude each other", None, "one of them")
     for option, quantity, sense in (("--maximize", maximize, 1), ("--minimize", minimize, -1)):
         if quantity is not None:
             if vary is None:
-                needs = f"{option} {quantity} needs a key to vary"
-                raise PlanError(Fault(needs, None, "--vary KEY"))
+                raise PlanError(f"{option} {quantity} needs a key to vary", None, "--vary KEY")
             name = find_quantity(plan, quantity)
             numeric(name, plan.book)
             return Goal(name, sense)

@@ -22,7 +22,7 @@ from itertools import combinations, groupby
 from typing import Any
 
 from planner.base import numbers
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.notebook import Shown
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
@@ -146,7 +146,7 @@ def refuse_unbounded(search: Probes, probe: Probe) -> PlanError:
     value = numbers.text(probe.number, search.domain.unit)
     names = " and ".join(limit.quantity for limit in search.limits)
     said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
-    return PlanError(Fault(said, None))
+    return PlanError(said, None)
 
 
 # values in one row --------------------------------------------------------------------------

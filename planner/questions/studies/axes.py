@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.base import units
-from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.errors import Place, PlanError, nearest
 from planner.base.numbers import plain_text
 from planner.base.units import Exact
 from planner.documents import schema
@@ -85,7 +85,7 @@ def find_key_schema(key: str, place: Place | None) -> Mapping[str, Any]:
     if said is None:
         what, close = f"unknown key '{key}' in axes", find_near_key(key)
         allowed = "a dotted key of a plan such as training.tokens, or items {name, set}"
-        raise PlanError(Fault(what, place, allowed, close))
+        raise PlanError(what, place, allowed, close)
     return said
 
 
@@ -103,7 +103,7 @@ def check_axis_keys(where: str, given: Mapping[str, Node], allowed: Sequence[str
     for name, child in given.items():
         if name not in allowed:
             what, said = f"unknown key '{name}' in {where}", f"allowed keys: {', '.join(allowed)}"
-            raise PlanError(Fault(what, child.key_place, said, nearest(name, allowed)))
+            raise PlanError(what, child.key_place, said, nearest(name, allowed))
 
 
 def is_numeric(said: Mapping[str, Any]) -> bool:
@@ -204,7 +204,7 @@ class _Range:
             The error, for the caller to raise.
         """
         place = self.given[at].place if at in self.given else self.node.place
-        return PlanError(Fault(f"axes.{self.key}{what}", place, allowed))
+        return PlanError(f"axes.{self.key}{what}", place, allowed)
 
     def read_number(self, name: str, unit: str) -> Exact:
         """Read the number of one of the range's keys, in a unit."""
@@ -227,7 +227,7 @@ class _Range:
         if scale not in ("linear", "log"):
             close = nearest(str(scale), ("linear", "log"))
             what, place = f"axes.{self.key}.scale is '{scale}'", self.given["scale"].place
-            raise PlanError(Fault(what, place, "linear or log", close))
+            raise PlanError(what, place, "linear or log", close)
         if scale == "log" and ways != ["steps"]:
             raise self.make_fault(": scale log needs steps", "steps, or factor without scale")
         if ways == ["factor"]:

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 
 if TYPE_CHECKING:
     from planner.questions.studies.work import Job, StudyPiece
@@ -45,18 +45,16 @@ def choose_engine(workers: int | None, on: str | Executor | None) -> Engine:
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = own if workers is None else workers
     if count < 1:
-        raise PlanError(Fault(f"--workers {count} does nothing", None, "at least 1"))
+        raise PlanError(f"--workers {count} does nothing", None, "at least 1")
     if isinstance(on, Executor):
         return partial(_on_executor, lambda _: contextlib.nullcontext((on, count)), "an executor")
     if on is None:
         return partial(_run_locally, workers=count)
     if workers is not None:
-        what = "--workers and --on exclude each other"
-        raise PlanError(Fault(what, None, "one of them"))
+        raise PlanError("--workers and --on exclude each other", None, "one of them")
     scheme, _, place = on.partition("://")
     if not place or scheme not in CLUSTERS:
-        allowed = "dask://HOST:PORT or ray://HOST:PORT"
-        raise PlanError(Fault(f"--on {on} is not an engine", None, allowed))
+        raise PlanError(f"--on {on} is not an engine", None, "dask://HOST:PORT or ray://HOST:PORT")
     return partial(_on_executor, CLUSTERS[scheme], on)
 
 
@@ -98,12 +96,12 @@ def _on_executor(
             executor, workers = stack.enter_context(opened(address))
         except ModuleNotFoundError:
             fix = f"pip install '.[{engine}]'"
-            raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
+            raise PlanError(f"--on {engine}:// needs {engine}", None, fix) from None
         except MemoryError:
             raise
         except Exception as error:
             what = f"the cluster does not answer: {_summarise_error(error) or type(error).__name__}"
-            raise PlanError(Fault(what, place)) from None
+            raise PlanError(what, place) from None
         try:
             yield from _yield_in_order(executor, pickle.dumps(job), numbers, workers)
         except PlanError:
@@ -111,7 +109,7 @@ def _on_executor(
         except Exception as error:
             what = f"a worker failed: {type(error).__name__}: {_summarise_error(error)}"
             allowed = "what is done is kept; the same command goes on"
-            raise PlanError(Fault(what, place, allowed)) from error
+            raise PlanError(what, place, allowed) from error
 
 
 def _yield_in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
@@ -165,8 +163,7 @@ def _run_locally(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
                 if not isinstance(error, BrokenProcessPool):
                     raise
     what = "worker processes keep dying (killed, or out of memory)"
-    allowed = "fewer --workers; what is done is kept, the same command goes on"
-    raise PlanError(Fault(what, None, allowed))
+    raise PlanError(what, None, "fewer --workers; what is done is kept, the same command goes on")
 
 
 def _start_worker() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from planner.base import files
-from planner.base.errors import Fault, Place, PlanError
+from planner.base.errors import Place, PlanError
 
 #: The file that identifies the study of the pieces; a running sweep holds a lock on it.
 STUDY = "study.json"
@@ -184,4 +184,4 @@ class PieceFolder:
 
 def _refuse_folder(what: str, path: Path | str, allowed: str) -> PlanError:
     """Return the fault of a path that is not used, with what would be allowed."""
-    return PlanError(Fault(what, Place(str(path)), allowed))
+    return PlanError(what, Place(str(path)), allowed)

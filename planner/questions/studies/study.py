@@ -170,8 +170,7 @@ def read_study(
         return _StudyReader(schema.validate(read, "study"), document).build_study()
     except schema.Invalid as error:
         loading.refuse_other_kind(document, "study")
-        found = [*error.faults, *_collect_faults(read, document)]
-        raise PlanError(dict.fromkeys(found)) from None
+        raise PlanError(dict.fromkeys([*error.faults, *_collect_faults(read, document)])) from None
 
 
 def _collect_faults(read: Document, origin: str | Path | Mapping[str, Any]) -> Sequence[Fault]:
@@ -340,7 +339,7 @@ class _StudyReader:
                         " where that says what is trained: a plan, a model, tokens or their length"
                     )
                 )
-                raise PlanError(Fault(what, node.place, said))
+                raise PlanError(what, node.place, said)
         return replace(study, deadlines=tuple(found))
 
     # -- plans --------------------------------------------------------------------------------
@@ -383,8 +382,7 @@ class _StudyReader:
     def _read_axis(self, name: str, node: Node) -> StudyAxis:
         """Read an axis as written: its changes are nodes; named values have a label."""
         if name in OWN_COLUMNS:
-            what = f"axes.{name}: the table has a column of that name"
-            raise PlanError(Fault(what, node.key_place))
+            raise PlanError(f"axes.{name}: the table has a column of that name", node.key_place)
         if {"from", "to"} & {*node.entries}:
             said = find_key_schema(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
@@ -398,7 +396,7 @@ class _StudyReader:
             return StudyAxis(name, tuple(Choice(None, {name: one}) for one in made))
         several = node.value if isinstance(node.value, list) else [node]
         if not several:
-            raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
+            raise PlanError(f"axes.{name} has no values", node.place, "at least one")
         if all("set" in item.entries for item in several):
             return StudyAxis(name, tuple(self._read_item(name, item) for item in several))
         find_key_schema(name, node.key_place)
@@ -413,7 +411,7 @@ class _StudyReader:
         fetched = self.resolver.fetch_document(node, "plan", ())
         found = fetched.entries.get(LAYOUT)
         if found is None or not isinstance(found.value, dict):
-            raise PlanError(Fault(f"the plan {node.value} has no layout", node.place))
+            raise PlanError(f"the plan {node.value} has no layout", node.place)
         return replace(found, place=node.place, reference=node.value)
 
     def _read_item(self, name: str, node: Node) -> Choice:
@@ -421,7 +419,7 @@ class _StudyReader:
         check_axis_keys(f"axes.{name}", node.entries, ITEM)
         inner = node.entries["set"]
         if not inner.entries:
-            raise PlanError(Fault(f"axes.{name}: set is not a mapping", inner.place, "KEY: VALUE"))
+            raise PlanError(f"axes.{name}: set is not a mapping", inner.place, "KEY: VALUE")
         settings = {}
         for key, child in inner.entries.items():
             find_key_schema(key, child.key_place)
@@ -452,18 +450,17 @@ class _StudyReader:
         if data["combine"] == "zip":
             if len(set(lengths)) > 1:
                 counts = ", ".join(f"{axis.name} {len(axis.choices)}" for axis in axes)
-                what = f"axes of different lengths cannot be zipped: {counts}"
-                raise PlanError(Fault(what, place))
+                raise PlanError(f"axes of different lengths cannot be zipped: {counts}", place)
             del lengths[1:]
         counted = [plans, *lengths] if plans > 1 else lengths
         if math.prod(counted) > data["limit"]:
             what = f"{' × '.join(map(str, counted))} = {math.prod(counted)} points"
             allowed = f"at most {data['limit']}; the key limit allows more"
-            raise PlanError(Fault(f"the study has {what}", place, allowed))
+            raise PlanError(f"the study has {what}", place, allowed)
         spelled = sum(len(axis.choices) for axis in axes if not _has_numbers(axis))
         if spelled > ONE_BY_ONE:
             what = f"the axes have {spelled} values that are not numbers"
-            raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
+            raise PlanError(what, place, f"at most {ONE_BY_ONE}, each is a plan to read")
 
     def _check_conditions(self, axes: Sequence[StudyAxis], documents: Sequence[Document]) -> None:
         """Collect the keys that decide what the stacks of the plans set, and the keys that are set;

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.base.version import format_versions
 from planner.questions.studies import dimensions, evaluator, parquet, table
 from planner.questions.studies.points import Points, is_name, list_needed
@@ -116,7 +116,7 @@ class Job:
             PlanError: this program is another version than the one that read the study.
         """
         if self.version != format_versions():
-            raise PlanError(Fault(f"a worker runs {format_versions()}, the study {self.version}"))
+            raise PlanError(f"a worker runs {format_versions()}, the study {self.version}")
         ranges = self.pieces.list_ranges(number)
         rows = self.evaluate(ranges)
         data = b""
