@@ -3,7 +3,8 @@
     python -m benchmarks.practice [NAME...]
 
 Each published run (presets/runs) is planned as published, and as a newcomer would type it, with
-model, cluster, batch, sequence length, number format and adapters only, under the software of today
+model, cluster, batch, sequence length, number formats (of products, master weights and optimizer
+states) and adapters only, under the software of today
 and under that of the month in which it was published, with the framework that ran it where that is
 one of the stacks that a plan can name. Printed are the predicted step of today over the published
 plan's, and in which newcomer's interval the measured value is.
@@ -24,8 +25,9 @@ from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
 
 STEP = "time.step_seconds"
-#: What a newcomer types of a run.
+#: What a newcomer types of a run, and of the bytes of a parameter.
 TYPED = ("tokens", "sequence_length", "global_batch", "precision", "lora")
+FORMATS = ("master", "state")
 
 
 #: A run; the newcomer's predicted step over the published plan's; the published plan's prediction
@@ -36,7 +38,9 @@ NewcomerRow = tuple[str, float, float, bool, bool]
 
 def strip_run(data: dict[str, Any], **dated: str) -> dict[str, Any]:
     """Return the plan that a newcomer would type for a published run, of today or of a month."""
-    training = {key: data["training"][key] for key in TYPED if key in data["training"]} | dated
+    given, formats = data["training"], data["training"].get("bytes", {})
+    training: dict[str, Any] = {key: given[key] for key in TYPED if key in given} | dated
+    training["bytes"] = {key: formats[key] for key in FORMATS if key in formats}
     whole = {key: data[key] for key in ("model", "cluster")}
     return {**whole, "training": training, "parallelism": "auto"}
 

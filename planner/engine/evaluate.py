@@ -217,19 +217,20 @@ class Evaluation(Lowering):
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
         return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
 
-    def recompute_node(self, root: int, places: Iterable[int], others: Mapping[int, Number]) -> Any:
-        """Compute a node again with other values for some nodes, as in a difference quotient.
+    def recompute_nodes(self, places: Iterable[int], others: Mapping[int, Number]) -> list[Any]:
+        """Compute nodes again with other values for some nodes, as in a difference quotient; return
+        the values of all nodes.
 
         Args:
-            root: the node whose value is returned.
             places: the nodes to compute, in evaluation order.
             others: values by node; none of them is in ``places``.
         """
         values = list(self.values)
         for place, value in others.items():
             values[place] = value
-        run_graph(self.graph, places, values, self._read_input, self._check_value)
-        return values[root]
+        checked = self._check_value if self.exact else None
+        run_graph(self.graph, places, values, self._read_input, checked)
+        return values
 
     def rerun(self, case: Case, exact: bool) -> Evaluation | None:
         """Run the same graph over the numbers of another case; keep values whose inputs are equal.

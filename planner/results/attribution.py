@@ -5,7 +5,8 @@ The time of a step is made of the times below by sums, maxima, roots of powers a
 unit, so it doubles if all of them double. By Euler's theorem on homogeneous functions it is then
 the sum of its arguments, each times its derivative: the exposed share of each time. Nothing
 remains, so the parts of two layouts differ by as much as their steps. Costs and energies that grow
-with time are divided alike.
+with time are divided alike. Kernels run beside the launches of the next ones: where launches take
+longer, kernels have their own time, and launches what is beyond it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 from planner.engine.evaluate import Evaluation, Point
+from planner.engine.graph import UNKNOWN
 from planner.engine.run import slopes
 
+#: What takes time only where the kernels that it starts take less.
+LAUNCHES = "kernel launches"
 #: A remainder below this share of a quantity is rounding error.
 ROUNDING = 1e-9
 #: Rounding error of floats that cancel, as a share.
@@ -41,9 +45,16 @@ def break_down(evaluation: Evaluation, quantity: str, point: Point | None = None
     ends = {node: parts[i] for (i, _), node in evaluation.nodes.items() if i in parts}
     result, values = evaluation.instance(quantity, point), evaluation.values
     found: dict[str, Any] = dict.fromkeys(parts.values(), 0)
-    for node, slope in sorted(slopes(evaluation.graph.nodes, values, result, ends=ends).items()):
+    launches = {node: 0 for node, part in ends.items() if part == LAUNCHES and values[node]}
+    beneath = values
+    if launches:  # as if they took none
+        between = [0 if node in ends else UNKNOWN for node in range(len(values))]
+        needed = evaluation.graph.list_needed([result], between)
+        beneath = evaluation.recompute_nodes(needed, launches)
+        found[LAUNCHES] = whole - beneath[result]
+    for node, slope in sorted(slopes(evaluation.graph.nodes, beneath, result, ends=ends).items()):
         if node in ends:
-            found[ends[node]] += slope * values[node]
+            found[ends[node]] += slope * beneath[node]
     found = {part: value for part, value in found.items() if abs(value) > NOTHING * abs(whole)}
     named = sum(found.values())
     if not 0 < named <= whole * (1 + ROUNDING):

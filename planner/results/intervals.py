@@ -76,7 +76,7 @@ def derive_interval(base: str, evaluation: Evaluation) -> tuple[Value, Value] | 
     values = []
     for slow, full in corners:
         at = {place: _compute_end(name, found, slow, full) for place, (name, found) in ends.items()}
-        values.append(evaluation.recompute_node(max(inner), sorted(inner), at))
+        values.append(evaluation.recompute_nodes(sorted(inner), at)[max(inner)])
     if not values or any(isinstance(value, Absent) for value in values):
         return None
     return min(values), max(values)

@@ -151,6 +151,19 @@ def test_costs_and_memory_are_taken_apart_too() -> None:
         )
 
 
+def test_kernels_have_their_own_time_beneath_launches() -> None:
+    """A step whose launches take longest: they have what the step is shorter by without them, and
+    products no less than their FLOPs take at the peak rate."""
+    changes = {"parallelism": {}, "cluster.devices": 1, "training.global_batch": 1}
+    plan = loading.load("presets/gpt2small_hgx-h100.yaml", {**changes, "training.micro_batch": 1})
+    without = variant(plan, {"time.efficiency.launch": 1e-12})
+    found, steps = parts(plan), [compute_values(one, [STEP])[STEP] for one in (plan, without)]
+    assert float(found["kernel launches"]) == pytest.approx(float(steps[0] - steps[1]))
+    assert found["kernel launches"] > sum(found.values()) / 3
+    for name, seconds in parts(without).items():
+        assert name == "kernel launches" or found[name] == pytest.approx(float(seconds))
+
+
 @pytest.mark.slow
 def test_a_layout_is_told_by_the_part_that_it_loses_most_in() -> None:
     plan = loading.load("presets/gpt3_a100x1024.yaml", {"training.recompute": "full"})
