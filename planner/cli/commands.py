@@ -30,6 +30,7 @@ OK, FAILED, BAD_INPUT = 0, 1, 2
 BROKEN = 70  # an internal error; sysexits.h calls it EX_SOFTWARE
 LITTLE = 0.02  # share of the memory of a device that is little to leave free
 
+OFFERS = 8  # kinds of device that the answer to a line names
 #: The names of an argument, and its other options for argparse.
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 #: Returns the exit status, or what is printed where all went well.
@@ -63,6 +64,8 @@ class Command(NamedTuple):
 
 #: What commands.yaml says: the arguments that commands share, and the commands.
 _ROWS = resources.load_beside(__file__)
+#: What the program's name alone prints.
+FIRST: str = _ROWS["first"]
 #: The lists and the types that its arguments name.
 CHOICES = {
     "frameworks": FORMATS,
@@ -242,6 +245,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     from planner.documents.quick.splits import correct_spelling
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions, evaluate
+    from planner.questions.solve import answers
     from planner.results.inputs import list_reasons
 
     text = " ".join(options.text)
@@ -274,6 +278,8 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
     lead += [f"Ignored: {', '.join(ignored)}"] if ignored else []
     told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
+    if cheapest := [one.found for one in asked.answers if one.name == "cheapest"]:
+        told += "\n\n" + "\n".join(answers.tabulate_offers(cheapest[0], OFFERS))
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     body = f"{report.as_text(result, options.format)}\n" if planned else ""

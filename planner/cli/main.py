@@ -12,21 +12,7 @@ from typing import Any
 
 from planner.base import files, progress
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, OK, format_faults, report_crash
-
-#: What the program's name alone prints.
-FIRST = """\
-Plans a training run of a large language model: does it fit, how long does it take, what does it
-cost, each number with its formula.
-
-  plan.py quick "llama3-8b on 64 h100, 2T tokens"         an answer from a line of text
-  plan.py llama3-8b                                       the sizes of a model, without a cluster
-  plan.py llama70b_h100x1024 -o report.html               the summary of a plan, and its report
-  plan.py search llama70b_h100x1024                       the fastest layouts that fit
-
-plan.py list shows what ships, plan.py COMMAND --help what a command takes, plan.py --help all
-commands.
-"""
+from planner.cli.commands import BAD_INPUT, COMMANDS, FIRST, OK, format_faults, report_crash
 
 #: Options of earlier versions, and what does the same now.
 GONE = {

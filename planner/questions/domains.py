@@ -190,25 +190,25 @@ def _find_step(plan: Plan, key: str) -> int:
     return 1
 
 
-def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
+def make_count_domain(plan: Plan, sold: int = 1) -> Domain:
     """Make a domain of device counts with even layouts: a divisor of the batch, times a divisor of
-    the layers, times a power of two that divides the heads; in whole nodes, or, unless a ``node``
-    is given that is rented whole, in an even part of one. A batch that the plan leaves open follows
-    the devices (``assume_batch``).
+    the layers, times a power of two that divides the heads; in whole nodes, or in an even part of
+    one that ``sold`` divides, the devices that are rented together. Without a network there is one
+    node. A batch that the plan leaves open follows the devices (``assume_batch``).
 
     Raises:
         PlanError: the model is given by its size only.
     """
     if plan.model is None:
         raise PlanError("the best layout needs the shape of the model", None)
-    rented, node = node is not None, node or plan.get("cluster.devices_per_node")
+    node, joined = plan.get("cluster.devices_per_node"), plan.get("cluster.network") is not None
     heads, batch = plan.get("model.attention.heads") or 1, "training.global_batch"
     document = plan.document
     is_open = document.get(batch) is not None and not document.has_value(batch.split("."))
     halves = [1 << i for i in range((heads & -heads).bit_length())]
     if is_open:
         beyond = (node * many for many in _list_round(MOST_DEVICES // node))
-        whole = {*(divisors(node) if rented else range(1, node)), *beyond}
+        whole = {*range(1, node), *beyond}
     else:
         runs = stacks.find_choices(plan.get("training.stack"), plan.get)
         stages = divisors(len(plan.model.sequence))
@@ -221,7 +221,8 @@ def make_count_domain(plan: Plan, node: int | None = None) -> Domain:
             if tensor in runs.get("parallelism.tensor", halves)
         }
     current = plan.get("cluster.devices")
-    even = (n for n in whole if n % node == 0 or n == current or (n < node and not rented))
+    part = [n for n in whole if n == current or (n <= node and n % min(sold, node) == 0)]
+    even = {*part, *(n for n in whole if joined and n % node == 0)}
     counts = tuple(sorted(even)) or (current,)
     domain = make_list_domain("cluster.devices", "1", counts, current)
     if not is_open:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from planner.base import resources
+
 
 class Verdict(NamedTuple):
     """A state of the verdict, and the words for it."""
@@ -19,20 +21,9 @@ class Verdict(NamedTuple):
 
 #: The verdicts by state, the safest first.
 VERDICTS = {
-    verdict.state: verdict
-    for verdict in (
-        Verdict("fits", "ok", "Fits", ("fits", "fit"), ("it still FITS", "both FIT"),
-                "fits", "fits"),
-        Verdict("open", "unknown", "Not enough input", ("is open", "are open"),
-                ("there is still NOT ENOUGH INPUT", "both have NOT ENOUGH INPUT"),
-                "open", "memory is not known for sure"),
-        Verdict("tight", "tight", "Tight", ("is tight", "are tight"),
-                ("it is still TIGHT", "both are TIGHT"),
-                "△ tight", "tight: memory at worst exceeds the capacity"),
-        Verdict("no", "bad", "Does not fit", ("does not fit", "do not fit"),
-                ("it still DOES NOT FIT", "neither FITS"), "× does not fit", "does not fit"),
-    )
-}  # fmt: skip
+    one["state"]: Verdict(**{**one, "says": (*one["says"],), "still": (*one["still"],)})
+    for one in resources.load_beside(__file__)
+}
 #: The predicate of a plan that does not fit.
 (UNFIT, _) = VERDICTS["no"].says
 

@@ -21,25 +21,15 @@ from planner.plans.document import Plan
 from planner.plans.plan import NAMED, about
 from planner.questions.domains import divisors
 
-ACCELERATOR = "cluster.accelerator"
-#: What stands first on the planner's page, by the title of its group; all other keys of the schema
-#: are behind "More settings".
-USUAL: dict[str, tuple[str, ...]] = {
-    "Model": ("model", "model.moe.experts", "model.moe.top_k"),
-    "Cluster": ("cluster", ACCELERATOR, "cluster.devices", "cluster.price"),
-    "Run": (
-        "training.tokens", "training.sequence_length", "training.global_batch",
-        "training.micro_batch", "training.precision", "training.optimizer", "training.recompute",
-    ),
-    "Layout": (
-        *(row.key for row in layout.ROWS if row.place in (layout.OUTER, layout.INNER)
-          and row.title),
-        "parallelism.sequence", "parallelism.zero", "training.schedule",
-        "parallelism.virtual_pipeline",
-    ),
-}  # fmt: skip
 #: What they are called, where no row of a table and no schema says it in few words.
 _SAID = resources.load_beside(__file__)
+#: What stands first on the planner's page, by the title of its group; all other keys of the schema
+#: are behind "More settings". The layout has the degrees that search varies too.
+USUAL: dict[str, Sequence[str]] = _SAID["usual"]
+USUAL["Layout"] = (
+    *(row.key for row in layout.ROWS if row.place in (layout.OUTER, layout.INNER) and row.title),
+    *USUAL["Layout"],
+)
 LABELS = {
     **{row.key: row.heading.capitalize() for row in layout.ROWS if row.heading},
     **_SAID["labels"],

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 
 from planner.base.errors import Fault, PlanError
@@ -170,7 +172,10 @@ def test_shipped_prices_are_offered() -> None:
     from planner.questions.solve.priced_devices import list_offers
 
     found = {offer.accelerator: offer.price for offer in list_offers(load(GPT2))}
-    assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2
+    listed = [yaml.safe_load(file.read_text()) for file in Path("presets/accelerators").iterdir()]
+    kinds = {one["name"]: {row["kind"] for row in one.get("prices") or ()} for one in listed}
+    assert found.keys() == {name for name, of in kinds.items() if of - {"reserved", "spot"}}
+    assert found["NVIDIA H800 SXM5 80 GB"] == 2
     # The lowest of the price lists of four providers, and of the one that the plan names.
     assert found["NVIDIA H200 SXM5 141 GB"] == Fraction("3.99")  # Hyperstack, 2026-08
     asked = list_offers(load(GPT2, cluster__provider="coreweave"))
@@ -249,7 +254,7 @@ def test_clearly_dearer_devices_are_not_looked_at_further(
     monkeypatch.setattr(cheapest, "solve_free", solve_free)
     monkeypatch.setattr(cheapest, "_explain_cost", lambda *given: asked.append(given[-1]))
     monkeypatch.setattr(cheapest, "_compare_counts", lambda *_: (probe, (probe,)))
-    offer: Any = SimpleNamespace(per_node=8)
+    offer: Any = SimpleNamespace(sold=8)
     row = cheapest._solve_offer(None, offer, (), least, {})  # type: ignore[arg-type]
     assert row.answer is not None and bool(row.answer.beside) is compared and row.cost == cost
     assert asked == [*([] if least == inf else [least]), -1]

@@ -339,6 +339,17 @@ def test_a_size_that_holds_beyond_one_that_does_not_is_the_answer() -> None:
     assert "not monotone" in " ".join(answer.notes)
 
 
+def test_devices_are_counted_as_they_are_rented() -> None:
+    """A node of an HGX whole, cards of RunPod one by one, and no second node without a network."""
+    for name, sold, joined in (("h100-sxm-80gb", 8, True), ("rtx-4090", 1, False)):
+        cluster = {"accelerator": name, "devices": 8, "devices_per_node": 8}
+        plan = loading.load(LAST, {"cluster": cluster, "training.global_batch": 64})
+        domain = domains.make_count_domain(plan, sold)
+        counts = {domain.value(n) for n in range((domain.last or 0) + 1)}
+        assert min(counts) == sold and (max(counts) > 8) == joined
+        assert {n % sold for n in counts} == {0}
+
+
 def test_only_counts_that_a_stack_can_start_are_tried() -> None:
     """Trainer has no pipeline, so the 80 layers of Llama-3 70B give no count its factor of five."""
     keys = {"model": "llama3-70b", "cluster.devices": 8, "training.global_batch": 64}

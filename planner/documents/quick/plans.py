@@ -328,6 +328,9 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
         if many and not many.why and name == "cheapest":
             note = f"{many.value} devices: not kept; the cheapest number is found"
             said.add_note(many.place, note)
+        for key in ("cluster.accelerator", "cluster.devices") if name == "cheapest" else ():
+            if (one := said.get(key)) and one.why:
+                said[key] = one.assume("cheapest", one.value)
         questions.append({name: limits | kept} if limits or kept else name)
     if "tokens-by-deadline" in asked or (not tokens and not questions and limits):
         if not limits:

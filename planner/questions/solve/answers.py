@@ -102,9 +102,8 @@ def tables(answer: Answer) -> list[list[Sequence[str]]]:
     names = list(dict.fromkeys(name for _, _, told in rows for name in told))
     found: list[list[Sequence[str]]] = [[("", "value", *names)]]
     found[0] += [(label, value, *(told.get(n, "–") for n in names)) for label, value, told in rows]
-    devices = list_offer_rows(answer)
-    if devices:
-        found.append([("device", "price", "comes to"), *devices])
+    if devices := sort_offers(answer):
+        found.append([("device", "price", "comes to"), *map(_format_offer, devices)])
     closed = answer.extra.get("closed", ())
     if closed:
         values = [numbers.text(int(r.value), "parameters", full=True) for r in closed]
@@ -336,34 +335,49 @@ def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
 
 def _format_devices(answer: Answer) -> list[str]:
     """Format the result of each kind of device and the sources of prices, for ``cheapest``."""
-    cells = list_offer_rows(answer)
-    if not cells:
+    rows = sort_offers(answer)
+    if not rows:
         return []
-    rows = answer.extra["rows"]
-    real = sum(not row.offer.assumed for row in rows)
-    lines = ["", "Devices to choose from:", *columns(cells[:real], indent="  ")]
-    if cells[real:]:
+    real = [row for row in rows if not row.offer.assumed]
+    lines = ["", "Devices to choose from:", *columns([*map(_format_offer, real)], indent="  ")]
+    if assumed := rows[len(real) :]:
         lines += ["", "At an assumed price (not compared with those above):"]
-        lines += columns(cells[real:], indent="  ")
+        lines += columns([*map(_format_offer, assumed)], indent="  ")
     sources = dict.fromkeys((r.offer.whose, r.offer.source) for r in rows if r.offer.source)
     lines += ["", "Sources of the prices:"] if sources else []
     lines += [f"  {whose}: {source}" for whose, source in sources]
     return [*lines, ""]
 
 
-def list_offer_rows(answer: Answer) -> list[tuple[str, str, str]]:
-    """List each kind of device with its price and result; empty for questions other than
-    ``cheapest``."""
-    cells = []
-    for row in answer.extra.get("rows", ()):
-        told = row.reason
-        if row.holds is not None:
-            days = row.holds.values.get("time.training_days")
-            told = f"{numbers.text(row.holds.value, '1')} devices, {numbers.text(row.cost, 'USD')}"
-            told += "" if days is None else f", {numbers.text(days, 'days')}"
-        price = f"{numbers.text(row.offer.price, 'USD/h')} ({row.offer.whose})"
-        cells.append((row.offer.accelerator, price, told))
-    return cells
+def tabulate_offers(answer: Answer, limit: int) -> list[str]:
+    """Return a short table for ``cheapest``: the devices that were priced, the dearest last."""
+    rows = sort_offers(answer)
+    real = [row for row in rows if row.holds and not row.offer.assumed][:limit]
+    lines = columns([*map(_format_offer, real)], indent="  ")
+    if rows[len(real) :]:
+        rest = f"{len(rows) - len(real)} other kinds cost more, have an assumed price or do not do"
+        lines.append(f"  {rest}; plan.py solve PLAN cheapest lists them")
+    return lines
+
+
+def sort_offers(answer: Answer) -> list[OfferResult]:
+    """Return the kinds of device, the dearest last, those at an assumed price after all others;
+    empty for questions other than ``cheapest``."""
+    return sorted(
+        answer.extra.get("rows", ()),
+        key=lambda row: (row.offer.assumed, row.cost is None, row.cost or 0),
+    )
+
+
+def _format_offer(row: OfferResult) -> tuple[str, str, str]:
+    """Return a kind of device, its price with whose it is, and its result."""
+    name, told = row.offer.accelerator, row.reason
+    if row.holds is not None:
+        name = f"{numbers.text(row.holds.value, '1')} × {name}"
+        days = row.holds.values.get("time.training_days")
+        told = numbers.text(row.cost, "USD")
+        told += "" if days is None else f", {numbers.text(days, 'days')}"
+    return name, f"{numbers.text(row.offer.price, 'USD/h')} ({row.offer.whose})", told
 
 
 # as data -------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _solve_offer(
     """
     layouts = FreeLayout(limits, (GOAL.quantity,), space=space)
     try:
-        domain = domains.make_count_domain(base, offer.per_node)
+        domain = domains.make_count_domain(base, offer.sold)
         if least < inf and (reason := _explain_cost(base, domain, layouts, least)):
             return OfferResult(offer, None, reason)
         answer = solve_free(base, domain, limits, -1, layouts=layouts)

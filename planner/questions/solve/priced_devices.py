@@ -19,6 +19,8 @@ from planner.results.inputs import find_origin
 ASKED = "--accelerators"
 #: The price of one device for an hour: a row of an accelerator's prices, or only ``price`` in USD.
 Price = Mapping[str, Any]
+#: Devices of a node of accelerators that no built-in cluster has.
+NODE = 8
 #: How devices are paid: ``cluster.purchase`` and ``cluster.term``.
 Paid = tuple[str | None, str | None]
 
@@ -32,6 +34,7 @@ class Offer:
         keys: changes of a plan that select it, except the count, by dotted key.
         price: USD for an hour of one device.
         per_node: devices of a node.
+        sold: devices that are rented together.
         whose: whose price it is.
         source: where the price is published; empty if nowhere.
         assumed: whether the price is an assumption that no seller asks.
@@ -44,6 +47,7 @@ class Offer:
     whose: str
     source: str
     assumed: bool = False
+    sold: int = 1
 
 
 def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
@@ -107,18 +111,34 @@ def _build_offer(name: str, changes: Mapping[str, Any], nodes: int, price: Price
         whose = name_price(price)
     published = ", ".join(str(price[key]) for key in ("text", "url") if price.get(key))
     keys, assumed = {**changes, "cluster.price": amount}, price.get("kind") == "assumed"
-    return Offer(name, keys, amount, nodes, whose, published, assumed)
+    sold = price.get("devices", 1 if "kind" in price else nodes)
+    return Offer(name, keys, amount, nodes, whose, published, assumed, sold)
 
 
 @cache
 def _list_clusters(provider: str | None, paid: Paid) -> tuple[Offer, ...]:
-    """Return the built-in clusters that have a price at a provider, or at any for None, the
-    cheapest first; those with assumed prices last, and no instances, which one cloud alone has.
-    ``paid`` is how it is paid."""
+    """Return what has a price at a provider, or at any for None, the cheapest first: the built-in
+    clusters but instances, which one cloud alone has, then accelerators by themselves; those with
+    assumed prices last. ``paid`` is how it is paid."""
     instances = {name for name, others in aliases.iter_aliases("cluster") if name in others}
     names = [name for name in source.preset_names("cluster") if name not in instances]
     found = [_find_cluster(name, None, provider, paid) for name in names]
+    cards = source.preset_names("accelerator")
+    found += [_find_card(name, None, provider, paid) for name in cards]
     return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
+
+
+def _find_card(name: str, price: Price | None, provider: str | None, paid: Paid) -> Offer | None:
+    """Return an accelerator in nodes of ``NODE``, its network that of its usual systems, at a price
+    as of ``_find_cluster``."""
+    data = _read_preset("accelerator", name)
+    price = price or find_listed_price(data, provider, paid)
+    if price is None:
+        return None
+    nodes = max(NODE, price.get("devices", 1))
+    cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
+    title, changes = str(data.get("name") or name), {**cluster, **_name_price(price, paid)}
+    return _build_offer(title, {"cluster": changes}, nodes, price)
 
 
 def _find_cluster(name: str, price: Price | None, provider: str | None, paid: Paid) -> Offer | None:
@@ -139,6 +159,7 @@ def _name_price(price: Price, paid: Paid) -> dict[str, str]:
     return {"provider": price["provider"], **paid_by} if "provider" in price else {}
 
 
+@cache
 def _read_preset(kind: str, name: str) -> dict[str, Any]:
     """Read a built-in document, completed by its schema."""
     path = resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml"
@@ -197,19 +218,13 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
     Returns:
         The offer; None without any price.
     """
-    data, nodes = _read_preset("accelerator", name), plan.get("cluster.devices_per_node")
+    data = _read_preset("accelerator", name)
     title = str(data.get("name") or name)
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
+        nodes = plan.get("cluster.devices_per_node")
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
     paid = get_payment(plan)
-    price = price or find_listed_price(data, plan.get("cluster.provider") or "", paid)
-    if price is None:
-        for offer in _list_clusters(None, paid):
-            if offer.accelerator == title:
-                return offer
-        price = find_listed_price(data, None, paid)
-    if price is None:
-        return None
-    cluster = {"accelerator": name, "devices": nodes, "devices_per_node": nodes}
-    changes = {"cluster": {**cluster, **_name_price(price, paid)}}
-    return _build_offer(title, changes, nodes, price)
+    if found := _find_card(name, price, plan.get("cluster.provider") or "", paid):
+        return found
+    offers = _list_clusters(None, paid)
+    return next((offer for offer in offers if offer.accelerator == title), None)
