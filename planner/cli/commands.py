@@ -270,20 +270,20 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     if {one.name for one in asked.answers} <= {"tokens-by-deadline"}:
         names = quick.list_asked(text, result.plan.reinforced)
         lead += [_format_asked(name, [result]) for name in _add_hours(names, [result])]
-    assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
-    lead += [f"Assumed: {assumed}"]
     corrected, (ignored, *without) = correct_spelling(text)[1], quick.list_ignored(text)
     notes = document.plain().get("notes")
     lead = [*([f"Note: {notes}"] if notes else []), *_list_left_out(*without), *lead]
-    lead += [f"Spelling: {', '.join(corrected)}"] if corrected else []
-    lead += [f"Ignored: {', '.join(ignored)}"] if ignored else []
-    told = "\n".join(fill(one_line(line), 80, subsequent_indent="  ") for line in lead)
-    if cheapest := [one.found for one in asked.answers if one.name == "cheapest"]:
-        told += "\n\n" + "\n".join(answers.tabulate_offers(cheapest[0], OFFERS))
-    said = f"# What was understood; -o plan.yaml writes it.\n{said}"
+    below = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
+    below = _list_assumed("Assumed", below)
+    below += [f"Spelling: {', '.join(corrected)}"] if corrected else []
+    below += [f"Ignored: {', '.join(ignored)}"] if ignored else []
+    cheapest = [one.found for one in asked.answers if one.name == "cheapest"]
+    offers = "\n".join(answers.tabulate_offers(cheapest[0], OFFERS)) if cheapest else ""
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
-    body = f"{report.as_text(result, options.format)}\n" if planned else ""
-    sys.stdout.write(f"{told}\n\n{body}{said}")
+    verdict, _, body = (report.as_text(result, options.format) if planned else "").partition("\n\n")
+    said = f"# What was understood; -o plan.yaml writes it.\n{said}"
+    parts = [_fill_lines(lead), offers, verdict, _fill_lines(below), body.rstrip(), said]
+    sys.stdout.write("\n\n".join(part for part in parts if part))
     return FAILED if _print_missed(asked.missed) else OK
 
 
@@ -304,6 +304,19 @@ def _find_answer(result: Any) -> Any:
     why = {k: layout if said.endswith(SEARCHED) else said for k, said in start.derived.items()}
     made = replace(made, derived={**why, **made.derived}, searched=start.searched)
     return evaluate_plan(made)
+
+
+def _fill_lines(lines: Sequence[str]) -> str:
+    """Fill lines to the width of a terminal, each with its further lines indented."""
+    return "\n".join(
+        fill(line, 80, subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2))
+        for line in map(one_line, lines)
+    )
+
+
+def _list_assumed(heading: str, values: Sequence[str]) -> list[str]:
+    """List values that are assumed below a heading, a line each, if there are any."""
+    return [f"{heading}:", *(f"  {each}" for each in values)] if values else []
 
 
 def _list_left_out(words: Collection[str], unused: Collection[str]) -> list[str]:
@@ -376,7 +389,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     from planner.results.inputs import list_reasons
     from planner.review import diff, writing
 
-    answers, lead, results, reports = [], [], [], []
+    answers, assumed, results, reports = [], [], [], []
     words, left = [one.split() for one in texts], [quick.list_ignored(one)[1:] for one in texts]
     sides = [
         " ".join(one for one in of if not all(one in each for each in words)).strip("?!,;: ")
@@ -385,10 +398,9 @@ def _compare_texts(texts: Sequence[str]) -> str:
     for text, side in zip(texts, sides, strict=True):
         document = quick.parse_quick(text)
         result = evaluate(loading.load(document))
-        assumed = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
+        told = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
         notes = document.plain().get("notes")
-        said = f"{' '.join(text.split())}; {f'note: {notes}; ' if notes else ''}assumed: {assumed}"
-        lead.append(fill(said, 80, subsequent_indent="  "))
+        assumed.append([*([f"note: {notes}"] if notes else []), *told])
         solved = result.questions.answers
         answers += [f"ANSWER  {side}: {one.name}: {one.sentence}" for one in solved]
         results.append(_find_answer(result))
@@ -398,12 +410,15 @@ def _compare_texts(texts: Sequence[str]) -> str:
         for text, report in zip(texts[1:], reports[1:], strict=True)
     ]
     unread = (dict.fromkeys(chain(*each)) for each in zip(*left, strict=True))
-    lead = [*_list_left_out(*unread), *lead]
+    both = [one for one in assumed[0] if all(one in each for each in assumed)]
+    lead = [*_list_left_out(*unread), *_list_assumed("Assumed for each", both)]
+    for side, told in zip(sides, assumed, strict=True):
+        lead += _list_assumed(f"Assumed for {side}", [one for one in told if one not in both])
     timed = all(one.plan.get("training.tokens") for one in results)
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0], all(one.plan.reinforced for one in results)) or usual
     answers += [_format_asked(name, results, sides) for name in _add_hours(asked, results)]
-    return "\n".join([*answers, *lead, "", *found])
+    return "\n".join([*answers, _fill_lines(lead), "", *found])
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:

@@ -252,7 +252,9 @@ def write_quick(text: str, document: Node) -> str:
     return "".join(f"{key}{value}\n" for (key, _), value in zip(rows, flows, strict=True))
 
 
-def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping[str, str]) -> str:
+def list_assumptions(
+    document: Node, get: Callable[[str], Any], reasons: Mapping[str, str]
+) -> list[str]:
     """List the values that an answer depends on and the text does not give.
 
     Args:
@@ -261,19 +263,19 @@ def list_assumptions(document: Node, get: Callable[[str], Any], reasons: Mapping
         reasons: for keys of the plan, why they have their values.
 
     Returns:
-        Keys with values, each with its reason where there is one, separated by semicolons.
+        Keys with values, each with its reason where there is one.
     """
     every = dict(_iter_values(document))
     why = {key: _format_reason(node).removeprefix(ASSUMED) for key, node in every.items()}
     rest = [key for key in load_phrases()["told"] if key not in every and get(key) is not None]
     why |= {key: reasons.get(key, "") for key in rest}
-    return "; ".join(
+    return [
         f"{key} {format_flow(every[key].plain() if key in every else get(key))}"
-        + (f" ({because.removesuffix(SEARCHED)})" if because else "")
+        + (f": {because.removesuffix(SEARCHED)}" if because else "")
         for key, because in why.items()
         if (because or key not in every)
         and (not because or why.get(key.rpartition(".")[0]) != because)
-    )
+    ]
 
 
 def _iter_values(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
