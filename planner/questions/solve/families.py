@@ -3,8 +3,9 @@
 Widths and depths are those that published models have: hidden sizes in quarters of a power of two,
 and layers within a range of hidden size over layers (``ASPECT``). Head size, the ratios of
 feed-forward and embedding width to hidden size, and experts are those of the model; query heads
-that share keys and values keep the number of key/value heads, as published families do. So the
-answer does not depend on the member of the family from which the question starts.
+that share keys and values keep the number of key/value heads, as published families do, and are
+then not always as wide together as the hidden size (as in Qwen3 4B: 32 heads of 128 beside 2,560).
+So the answer does not depend on the member of the family from which the question starts.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class Family:
         changed = {"model.attention.heads": count, "model.hidden": width, "model.layers": layers}
         if attention.get("kv_heads") is not None:
             changed["model.attention.kv_heads"] = shared if shared < heads else count
+        if count * hidden != heads * width and not attention.get("kv_rank"):
+            changed["model.attention.head_dim"] = attention.get("head_dim") or hidden // heads
         for key in WIDTHS:
             given = lookup(model, key)
             if given:
@@ -224,7 +227,7 @@ def _make_family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
             # Heads of a size of their own are no part of the hidden size.
             whole, together = FINEST, lcm(together, gcd(heads, NODE))
         else:
-            whole = Fraction(model["hidden"] * together, heads).numerator
+            whole = Fraction(model["hidden"] * tensor, heads).numerator
         widths = _list_widths(whole)
         if fixed:
             widths = tuple(width for width in widths if width <= ASPECT[1] * unit)
