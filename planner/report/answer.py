@@ -369,7 +369,9 @@ class Overview(Record):
         if tokens and not self._serves:
             pieces.append(("", trim_zeros(numbers.text(tokens, "tokens", "table")), " tokens"))
         batch, length = get("training.global_batch"), get("training.sequence_length")
-        if length:
+        if asked := get("rl.prompts"):  # the trainer's batch is packed: nobody stated its sizes
+            pieces.append(("", f"{exact_text(asked)} × {get('rl.samples')}", " responses a step"))
+        elif length:
             sizes = f"{exact_text(batch)} × {exact_text(length)}" if batch else exact_text(length)
             pieces.append(("batch " if batch else "length ", sizes, ""))
         optimizer = "" if self._serves else f", {clean(get('training.optimizer'))}"
@@ -403,8 +405,9 @@ class Overview(Record):
             if layers and cut_rule(layers, plan.data["parallelism"]) == "ends":
                 pieces.append(("", "both ends counted as layers", ""))
         if rollout := get("rl.rollout"):
-            each = ", ".join(f"{name} {rollout[name]}" for name in ("tensor", "pipeline", "expert"))
-            pieces.append(("engine: ", f"{rollout['devices']} devices", f", {each}"))
+            split = [name for name in ("tensor", "pipeline", "expert") if rollout[name] > 1]
+            each = "".join(f", {name} {rollout[name]}" for name in split)
+            pieces.append(("engine: ", f"{rollout['devices']} devices", each))
         pieces.append(("layout: ", "from the plan" if plan.searched is None else "found", ""))
         return [(before, value, after) for before, value, after in pieces if value]
 
