@@ -282,7 +282,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     verdict, _, body = (report.as_text(result, options.format) if planned else "").partition("\n\n")
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
-    parts = [_fill_lines(lead), offers, verdict, _fill_lines(below), body.rstrip(), said]
+    parts = [_wrap_lead(lead), offers, verdict, _wrap_lead(below), body.rstrip(), said]
     sys.stdout.write("\n\n".join(part for part in parts if part))
     return FAILED if _print_missed(asked.missed) else OK
 
@@ -306,7 +306,7 @@ def _find_answer(result: Any) -> Any:
     return evaluate_plan(made)
 
 
-def _fill_lines(lines: Sequence[str]) -> str:
+def _wrap_lead(lines: Sequence[str]) -> str:
     """Fill lines to the width of a terminal, each with its further lines indented."""
     return "\n".join(
         fill(line, 80, subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2))
@@ -418,7 +418,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
     usual = [] if answers else ["time.training_days" if timed else "verdict"]
     asked = quick.list_asked(texts[0], all(one.plan.reinforced for one in results)) or usual
     answers += [_format_asked(name, results, sides) for name in _add_hours(asked, results)]
-    return "\n".join([*answers, _fill_lines(lead), "", *found])
+    return "\n".join([*answers, _wrap_lead(lead), "", *found])
 
 
 def _read_study(file: str | Path, overrides: Sequence[str]) -> Any:
