@@ -20,19 +20,26 @@ of_phase = partial(in_bytes, per="stage phase", source=FSDP)
 
 # -- tensors of a moment -------------------------------------------------------------------------
 
+_alive = partial(Sum, tensor, "tensor")
+
 loss = of_stage(
     "memory.buffers.loss",
     r"M_loss,\sigma",
     "temporary tensors of the loss and of the head's backward pass",
-).equals(
-    sum_on_stage(Sum(tensor, "tensor", moment="loss"), part="head"),
-    "Only the stage with the head has them.",
+)
+_of_loss = sum_on_stage(_alive(moment="loss"), part="head")
+loss.where(training_loss=("full", "vocab-parallel", "in-place", "chunked", "fused")).equals(
+    _of_loss, "Only the stage with the head has them."
+)
+loss.where(training_loss=("chunked-cast", "chunked-linear")).equals(
+    maximum(_of_loss, sum_on_stage(_alive(moment="head"), part="head")),
+    "Of the loss, or of the backward pass of the head's matmuls, which comes later.",
 )
 
 layer = of_stage(
     "memory.buffers.layer", r"M_bwd,\sigma", "temporary tensors of the backward pass of one block"
 ).equals(
-    max_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False),
+    max_on_stage(Max(_alive(moment="backward"), "block"), head=False),
     "The block with most: of a layer of any kind, or the embedding.",
 )
 

@@ -176,7 +176,9 @@ traffic.where(block="head", training_loss=("fused", "chunked", "in-place")).equa
     "One kernel reads the logits and writes their gradient, two passes with the maximum and the "
     "sum.",
 )
-traffic.where(block="head", training_loss=("full", "vocab-parallel", "chunked-cast")).equals(
+traffic.where(
+    block="head", training_loss=("full", "vocab-parallel", "chunked-cast", "chunked-linear")
+).equals(
     (k_a + 12) * tokens * vocabulary / t,
     "Logits are read and written 4 bytes wide; maximum and sum of exponentials each pass over them "
     "(12 bytes).",
