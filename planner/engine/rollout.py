@@ -163,9 +163,9 @@ def bind_rollout(
         plan: with its other plans.
         build: returns the case of a plan.
     """
+    rl, replicas = plan.data["rl"], plan.others["engine"].data["parallelism"]["data"]
     bindings = _bind_roles(plan, build)
     bindings[notation.k_roll] = plan.data["training"]["bytes"]["compute"]
-    rl, replicas = plan.data["rl"], plan.others["engine"].data["parallelism"]["data"]
     drafted = rl["rollout"]["speculation"]["draft_tokens"]
     queries = {"engine": 1 + drafted, "draft": 1}
     engines = [
@@ -202,8 +202,7 @@ def bind_rollout(
         stretches = list_stretches(prompt.mean, response, requests, slots, replicas)
         return bindings, tuple(_yield_rungs(stretches, engines, drafted))
     except Absent as absent:
-        names = ("n_eng", "n_slot", "r_read", "M_eng", "M_one")
-        missing = [getattr(notation, name) for name in names]
+        missing = (notation.n_eng, notation.n_slot, notation.r_read, notation.M_eng, notation.M_one)
         return {**dict.fromkeys(missing, absent), **bindings}, absent
 
 

@@ -197,7 +197,8 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     facts = load_facts()
     default_fact(draft, "rl.rollout.memory_share", facts["memory_share"][rl["placement"]], "1")
     default_fact(draft, "rl.rollout.step_overhead", facts["step_overhead"], "s")
-    for key, unit in (("logprob_excess", "1"), ("switch_share", "1"), ("host_seconds", "s")):
+    default_fact(draft, "rl.sync_tensor_seconds", facts["tensor_seconds"][rl["placement"]], "s")
+    for key, unit in (("logprob_excess", "1"), ("switch_rate", "bytes/s"), ("host_seconds", "s")):
         default_fact(draft, f"rl.{key}", facts[key], unit)
     left = every - devices if split else every
     if not devices:
@@ -225,10 +226,10 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
 
 def _fill_roles(draft: Draft, rl: dict[str, Any]) -> None:
     """Check that a critic is there if the algorithm has one, and only then."""
-    ppo, critic = rl["algorithm"] == "ppo", rl["critic"]
-    if ppo and critic is False:
+    ppo, missing = rl["algorithm"] == "ppo", rl["critic"] is False
+    if ppo and missing:
         draft.fault("rl.critic", "ppo trains a critic", "true, or a model")
-    elif not ppo and critic is not False:
+    elif not ppo and not missing:
         draft.fault("rl.critic", f"{rl['algorithm']} trains no critic", "algorithm: ppo")
 
 
@@ -266,9 +267,8 @@ def _pack_batch(draft: Draft, rl: dict[str, Any]) -> None:
     if packed:
         room, long = cap * micro, response.find_share_above(cap / 2 - prompt.mean)
         passes = max(1, math.ceil(max(each * mean / room, each * long / micro)))
-        micro = max(1, math.floor(room / mean))
-        if passes * micro > each:
-            micro = max(1, math.floor(each / passes))
+        square = prompt.mean**2 + 2 * prompt.mean * response.mean + response.second_moment
+        micro = max(1, round(each * mean**2 / square / passes))  # attention as the lengths have it
         why = "packed: the tokens of training.global_batch responses, in sequences of equal length"
     else:
         passes = max(1, math.ceil(each / micro))
@@ -317,8 +317,8 @@ def list_trainer_changes(data: Mapping[str, Any]) -> dict[str, Any]:
     its trainer alone, with packed sequences as its batch."""
     packed = ("micro_batch", "global_batch", "sequence_length")
     changes = {f"training.{key}": data["training"][key] for key in packed}
-    devices = {"cluster.devices": data["cluster"]["devices"]}
-    return {**changes, **devices, "training.mode": "train", "rl": None}
+    changes["cluster.devices"] = data["cluster"]["devices"]
+    return {**changes, "training.mode": "train", "rl": None}
 
 
 def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:

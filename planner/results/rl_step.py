@@ -25,14 +25,13 @@ from planner.results.timeline import Span, Timeline, simulate_step
 PhaseShares = Sequence[tuple[str, str, float]]
 SCORING: PhaseShares = [("scoring", "reward", 1)]
 TRAINING: PhaseShares = [
-    ("states from the host", "switch", 0.5),
     ("log-probabilities", "logprob", 1),
     ("reference", "reference", 1),
     ("values", "value", 1),
     ("updates", "update", 1),
     ("framework", "around", 1),
     ("weights to the engine", "sync", 1),
-    ("states to the host", "switch", 0.5),
+    ("states to the host", "switch", 1),
 ]
 READING, FULL, DRAIN = "reading prompts", "generating", "generating, no request waits"
 REQUEST_SPAN = "request"
@@ -157,11 +156,10 @@ class _RlRun:
         self.random.shuffle(self.lengths)
         groups = (self.lengths[number :: self.replicas] for number in range(self.replicas))
         runs = sorted(time_replica(group, self.slots, self.pace) for group in groups if group)
-        several = len(runs) > 1
-        start = begin + self._get_seconds("prefill")  # on all replicas alike
-        for name, run in zip(
-            REPLICA_LANES if several else ONLY, (runs[0], runs[-1]), strict=several
-        ):
+        lanes = REPLICA_LANES if len(runs) > 1 else ONLY
+        pauses = ("sync", "prefill") if self.late else ("prefill",)  # of all replicas alike
+        start = begin + sum(map(self._get_seconds, pauses))
+        for name, run in zip(lanes, (runs[0], runs[-1]), strict=False):
             self._add(name, COMPUTE, READING, begin, start)
             self._add(name, COMPUTE, FULL, start, start + run.full)
             self._add(name, COMPUTE, DRAIN, start + run.full, start + run.end)

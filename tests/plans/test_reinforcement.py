@@ -41,7 +41,7 @@ def test_the_trainer_packs_all_tokens_of_a_batch_on_its_own_devices() -> None:
     )
     assert result.plan.get("cluster.devices") == 8
     sides = [result[f"rl.{side}_seconds"].value for side in ("rollout", "trainer", "sync")]
-    assert result["rl.step_seconds"].value == pytest.approx(max(sides[0], sides[1] + sides[2]))
+    assert result["rl.step_seconds"].value == pytest.approx(max(sides[:2]) + sides[2])
     assert min(result[f"rl.{side}_idle_share"].value for side in ("rollout", "trainer")) == 0
 
 

@@ -3,7 +3,6 @@
 from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.memory import (
     capacity,
-    gradients,
     left,
     needed,
     optimizer,
@@ -12,7 +11,7 @@ from planner.book.formulas.memory import (
     weights,
 )
 from planner.book.formulas.network import fabric, link, send
-from planner.book.formulas.parameters import parameters_total
+from planner.book.formulas.parameters import component, parameters_total
 from planner.book.formulas.time_part import forward
 from planner.book.formulas.time_step import step
 from planner.book.language import *
@@ -24,8 +23,6 @@ ASYNC = "NeMo RL 0.4, async GRPO (in_flight_weight_updates); PipelineRL (arXiv 2
 
 of_rl = partial(estimate, rl=True, assumed=False)
 phase = partial(of_rl, unit="s", scales_with="time")
-
-responses = n_pr * n_smp
 
 prefill = phase(
     "rl.prefill_seconds", "t_read", "the engine reads the prompts", source=CONTINUOUS
@@ -105,26 +102,37 @@ update = phase("rl.update_seconds", "t_upd", "updating the weights", source=HYBR
     "The optimizer steps of a step, each epoch; the critic is updated after the policy.",
 )
 
+devices = Quantity(
+    "rl.devices", "n_rl,dev", "devices of trainer and engine", source="layout", rl=True
+)
+devices.where(placement="colocated").equals(1 * n, "They work in turn on the same devices.")
+devices.where(placement="split").equals(n + n_ro, "Those of the trainer and those of the engine.")
+
+tensors = Quantity(
+    "rl.sync_tensors", "n_ten", "tensors of the weights", source="files of transformers", rl=True
+).equals(
+    Sum(L_k * Sum(copies * minimum(1, component), "component"), "part"),
+    "Each matrix of each expert is one.",
+)
 sync = phase("rl.sync_seconds", "t_sync", "bringing new weights to the engine", source=HYBRID)
-for _placement, _all in (("colocated", 1 * n), ("split", n + n_ro)):
-    _joined = minimum(1, floor(n_node / _all))  # whether one link joins all of them
-    sync.where(placement=_placement, sync=("nccl", "ipc", "rdma")).equals(
-        k_roll * parameters_total * (_joined / link + (1 - _joined) / fabric),
-        "All weights pass each device once, tensor by tensor: gathered from the devices that "
-        "share them, and handed on meanwhile.",
-    )
-    sync.where(placement=_placement, sync="disk").equals(
-        2 * k_roll * parameters_total / B_sto, "All weights are written, then read."
-    )
+_joined = minimum(1, floor(n_node / devices))  # whether one link joins all of them
+sync.where(sync=("nccl", "ipc", "rdma")).equals(
+    k_roll * parameters_total * (_joined / link + (1 - _joined) / minimum(link, fabric * n_node))
+    + t_ten * tensors,
+    "All weights reach each node over all of its cards; each tensor is gathered and loaded.",
+)
+sync.where(sync="disk").equals(
+    2 * k_roll * parameters_total / B_sto, "All weights are written, then read."
+)
 
 switch = phase(
-    "rl.switch_seconds", "t_swi", "moving the trainer's states to the host and back", source=HYBRID
+    "rl.switch_seconds", "t_swi", "moving states to the host, the engine's back", source=HYBRID
 )
 switch.where(placement="split").equals(0, "Each side keeps its devices.")
 switch.where(placement="colocated").equals(
-    2 * (weights + gradients + optimizer + M_crit) / (f_swi * B_host),
-    "While the engine generates, weights, gradients and optimizer states are in the host's memory, "
-    "which frameworks do not pin: it takes longer than the link does.",
+    (weights + optimizer + M_crit) / R_swi + 2 * M_eng / B_host,
+    "Weights and optimizer states go to pages that the host provides anew, while the engine "
+    "generates; gradients are freed. Asleep, the engine keeps its weights there, pinned.",
 )
 around = phase(
     "rl.around_seconds", "t_aro", "the framework's work beside all phases", source=NEMO
@@ -139,16 +147,10 @@ whole.by(NEMO, overlapped=False).equals(
     rollout + reward + trainer + sync + switch, "On policy each phase waits for the one before."
 )
 whole.by(ASYNC, overlapped=True).equals(
-    maximum(rollout + reward, trainer + sync),
-    "The engine generates for a later step while the trainer works on this one and sends the "
-    "weights, which the engine takes in between two tokens; the longer of both decides.",
+    maximum(rollout + reward, trainer) + sync,
+    "The engine generates for a later step while the trainer works on this one; the longer of both "
+    "decides. Neither works while weights are sent: the engine takes them between two tokens.",
 )
-
-devices = Quantity(
-    "rl.devices", "n_rl,dev", "devices of trainer and engine", source="layout", rl=True
-)
-devices.where(placement="colocated").equals(1 * n, "They work in turn on the same devices.")
-devices.where(placement="split").equals(n + n_ro, "Those of the trainer and those of the engine.")
 
 token_rate_per_device = of_rl(
     "rl.tokens_per_second_per_device",
@@ -158,7 +160,7 @@ token_rate_per_device = of_rl(
     scales_with="rate",
     source="definition",
 ).equals(
-    responses * (s_pr + s_rsp) / (whole * devices),
+    n_pr * n_smp * (s_pr + s_rsp) / (whole * devices),
     "Tokens of all responses and of the prompt of each, over all devices.",
 )
 
@@ -178,7 +180,7 @@ trainer_idle.where(placement="split").equals(
     1 - (trainer + sync) / whole, "Of a step what is neither its work nor the weights' transfer."
 )
 engine_idle.where(placement="split").equals(
-    1 - (rollout + reward) / whole, "Of a step what is not its work."
+    1 - (rollout + reward + sync) / whole, "Of a step what is neither its work nor the transfer."
 )
 idle.where(placement="split").equals(
     (n * trainer_idle + n_ro * engine_idle) / devices, "Both sides, by their devices."
@@ -191,7 +193,7 @@ balanced = of_rl(
     source="definition",
 )
 balanced.where(placement="split", overlapped=True).equals(
-    devices * n_ro * (rollout + reward) / (n_ro * (rollout + reward) + n * (trainer + sync)),
+    devices * n_ro * (rollout + reward) / (n_ro * (rollout + reward) + n * trainer),
     "Both sides taken to be as much faster as they have more devices.",
 )
 staleness = of_rl(
@@ -289,9 +291,8 @@ of_host.where(placement="split").equals(
     n_ref * n_host * weights, "The weights of the reference model, while the policy trains."
 )
 of_host.where(placement="colocated").equals(
-    n_host * ((1 + n_ref) * weights + gradients + optimizer + M_crit),
-    "While the engine generates, all states of trainer and critic; the weights of the reference "
-    "model.",
+    n_host * ((1 + n_ref) * weights + optimizer + M_crit),
+    "Weights and optimizer states while the engine generates; the weights of the reference model.",
 )
 
 engine_free = held(

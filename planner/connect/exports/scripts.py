@@ -23,7 +23,8 @@ from planner.plans.plan import about
 #: What a run finds, and constants of the time of a step: no option decides them.
 FOUND_BY_RUNNING = (
     *("rl.steps", "rl.prompt_tokens", "rl.response_tokens", "rl.reward_seconds", "rl.host_seconds"),
-    *("rl.logprob_excess", "rl.switch_share", "rl.rollout.step_overhead"),
+    *("rl.logprob_excess", "rl.switch_rate", "rl.rollout.step_overhead"),
+    "rl.sync_tensor_seconds",
 )
 _HUB_PAGE = re.compile(r"https://huggingface\.co/([\w.-]+/[\w.-]+)")
 
