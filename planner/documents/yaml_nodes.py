@@ -8,7 +8,7 @@ faults. Numbers are exact: int where integral, else Fraction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import takewhile
@@ -61,12 +61,13 @@ class Node:
             found = found and found.entries.get(step)
         return found
 
-    def drop_defaults(self) -> Node:
-        """Return the tree without what nobody states."""
+    def drop_defaults(self, kinds: Collection[str] = ("default",)) -> Node:
+        """Return the tree without what nobody states, as the kinds of its origins say."""
         if not self.entries:
             return self
-        stated = ((k, v) for k, v in self.entries.items() if v.origin.kind != "default")
-        return replace(self, value={key: below.drop_defaults() for key, below in stated})
+        left = {key: below.drop_defaults(kinds) for key, below in self.entries.items()}
+        stated = {k: v for k, v in left.items() if v.entries or v.origin.kind not in kinds}
+        return replace(self, value=stated)
 
     def plain(self) -> Any:
         """Return the value as plain dicts, lists and scalars."""

@@ -196,6 +196,20 @@ def test_at_best_devices_cost_their_hours_at_the_peak() -> None:
     assert cost == Fraction(3 * 2 * flops, 1979 * 10**12 * 3600)
 
 
+@pytest.mark.slow
+def test_software_follows_the_devices_that_are_compared() -> None:
+    """Each kind gets the stack that a plan for it gets which names none."""
+    run = {"tokens": "1T", "global_batch": 1024}
+    plan = loading.load({"model": "llama2-7b", "cluster": "hgx-h100", "training": run})
+    for offer in priced_devices.list_offers(plan, ["hgx-h100", "mi300x"]):
+        base = cheapest._bound_cost(plan, offer)[0]
+        assert not isinstance(base, PlanError)
+        found = base.get("training.stack")
+        changes = {"model": "llama2-7b", "training": run, "cluster": offer.keys["cluster"]}
+        assert found == loading.load(changes).get("training.stack")
+        assert found.startswith("megatron-bridge") == offer.accelerator.startswith("NVIDIA")
+
+
 class Priced:
     """Plans whose cost is a function of their number of devices; ``searches`` of them are searched
     for a layout, which the others are not."""

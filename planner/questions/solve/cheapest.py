@@ -8,20 +8,29 @@ then printed in place of a count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
+from typing import Any
 
 from planner.base import numbers
 from planner.base.errors import PlanError
+from planner.documents import schema, stacks
 from planner.engine.evaluate import Number
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
-from planner.plans.plan import use_utilisation, variant
+from planner.plans.layout import KEYS
+from planner.plans.plan import (
+    apply_practice,
+    check_value,
+    use_utilisation,
+    variant,
+)
 from planner.questions import domains
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
+from planner.questions.healing import build_near_plan, drop_auto_keys
 from planner.questions.search.bounded_search import Options
 from planner.questions.solve.evaluations import Goal, Probe, Probes
 from planner.questions.solve.priced_devices import Offer, list_offers
@@ -121,11 +130,24 @@ def _bound_cost(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
     """Return a valid plan on these devices, or its fault, and its cost at 100 % utilisation."""
     devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
     try:
-        base = find_valid_plan(plan, {**offer.keys, "cluster.devices": devices})
+        base = _choose_software(plan, {**offer.keys, "cluster.devices": devices})
         cost = compute_values(variant(base, use_utilisation(1)), [GOAL.quantity])[GOAL.quantity]
     except PlanError as error:
         return error, inf
     return base, cost
+
+
+def _choose_software(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    """Return a valid plan on other devices, with the stack that is most used on them unless the
+    plan names its software."""
+    asked, kinds = plan.document, ("default", stacks.KIND)
+    if plan.searched is None or asked.get_stated("training.stack", kinds) is not None:
+        return find_valid_plan(plan, changes)
+    kept = {key: asked.get(key) for key in asked.changed.keys() - KEYS if asked.changed[key]}
+    kept |= {key: check_value(key, value) for key, value in changes.items()}
+    bare = replace(asked, node=asked.node.drop_defaults(kinds), held=None, changed={})
+    found = apply_practice(schema.validate(bare, "plan"), {**kept, "parallelism.auto": True})
+    return build_near_plan(drop_auto_keys(found), changes)
 
 
 def _solve_offer(
