@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
+@cache
 def load(*changes: str, plan: str = LLAMA) -> Plan:
     return loading.load(ROOT / plan, changes)
 
@@ -138,18 +140,18 @@ def test_batch_sizes_agree_as_deepspeed_demands() -> None:
 CHANGES = TABLES["changes"]
 
 
+@cache
+def export_small(to: str, *changes: str) -> table.LaunchConfig:
+    base = ("training.tokens=2B", "training.global_batch=512", "parallelism.zero=0")
+    plan = "presets/gpt2small_hgx-h100.yaml"
+    return build_config(load(*base, "parallelism.tensor=1", *changes, plan=plan), to)
+
+
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_change_of_a_plan_is_lost_silently(change: str, to: str) -> None:
     """What a framework has no key for is named, in the file or beside it."""
-    base = [
-        "training.tokens=2B",
-        "training.global_batch=512",
-        "parallelism.zero=0",
-        "parallelism.tensor=1",
-    ]
-    plan = "presets/gpt2small_hgx-h100.yaml"
-    before, after = (build_config(load(*base, *more, plan=plan), to) for more in ((), (change,)))
+    before, after = export_small(to), export_small(to, change)
     if change.startswith("model.") and any(each.key == "model" for each in before.unsaid):
         return  # the model as a whole is named as stated elsewhere
     assert (before.text, before.unsaid) != (after.text, after.unsaid)
