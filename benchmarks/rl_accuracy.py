@@ -1,5 +1,5 @@
-"""How well predicted steps of reinforcement learning agree with published ones, by source, by model
-and by kind: `python -m benchmarks.rl_accuracy --runs FILE`, as benchmarks.time_accuracy says."""
+"""How well predicted steps of reinforcement learning agree with published ones, by phase, model, kind
+and source: `python -m benchmarks.rl_accuracy --runs FILE`, as benchmarks.time_accuracy says."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def main() -> None:
     of = error_bands.workload  # as training of the model has it
     records = measured.compare(rows, more=lambda one: {"kind": of(one.case.settings)})
     for row, record in zip(rows, records, strict=True):
-        record["model"] = str(row.plan["model"])
-    for key in ("model", "kind"):
-        some = [{**record, "group": record[key]} for record in records]
-        print(tables.text(time_accuracy.lines(some)), end="\n\n")
-    tables.publish(options, "rl", time_accuracy.lines(records), records)
+        model = row.plan["model"]
+        record["model"] = model if isinstance(model, str) else model["extends"]
+    for key in ("quantity", "model", "kind", "source"):
+        some = records if key == "source" else [{**one, "group": one[key]} for one in records]
+        tables.publish(options, f"rl {key}", time_accuracy.lines(some), records)
 
 
 if __name__ == "__main__":
