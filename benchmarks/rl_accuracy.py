@@ -1,5 +1,5 @@
-"""How well predicted steps of reinforcement learning agree with published ones, by phase, model, kind
-and source: `python -m benchmarks.rl_accuracy --runs FILE`, as benchmarks.time_accuracy says."""
+"""How well predicted steps of reinforcement learning agree with published ones, by phase, by model,
+by kind and by source: `python -m benchmarks.rl_accuracy --runs FILE`, as for time_accuracy."""
 
 from __future__ import annotations
 
