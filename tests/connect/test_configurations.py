@@ -569,3 +569,11 @@ def test_bad_megatron_arguments_give_one_line(arguments: str, message: str) -> N
     with pytest.raises(PlanError) as caught:
         megatron.read_megatron(arguments)
     assert str(caught.value).splitlines()[0].startswith(message)
+
+
+def test_experts_are_written_where_a_layer_has_some() -> None:
+    """nemotron_h has defaults for experts, which a pattern without E has no use for."""
+    sizes = {"model_type": "nemotron_h", "hidden_size": 256, "vocab_size": 512}
+    for pattern, has in (("M-M*", False), ("MEM*", True)):
+        document = hf.convert_config({**sizes, "hybrid_override_pattern": pattern}).document
+        assert ("moe" in document) is has

@@ -339,3 +339,21 @@ def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | 
         more += " model.virtual_pipeline_model_parallel_size=2"
     again = launch.read_launch(f"{fields} {more}", "megatron-bridge", Place("changes")).document
     assert again["parallelism"].get("stages") == stages
+
+
+@pytest.mark.parametrize(
+    ("targets", "model", "lost"),
+    [
+        (["query", "value"], "llama3-8b", ["training.lora.targets"]),
+        (["query", "key", "value", "head"], "llama3-8b", ["training.lora.targets"]),
+        (["output", "up", "gate"], "llama3-8b", []),
+        (["output"], "mixtral-8x7b", ["training.lora.rank"]),
+    ],
+)
+def test_adapters_of_megatron_bridge_stand_beside_joined_matrices(
+    targets: list[str], model: str, lost: list[str]
+) -> None:
+    document = {**DOCUMENTS["adapters in 16 bit"], "model": model}
+    document["training"] = {**document["training"], "lora": {"rank": 8, "targets": targets}}
+    made = build_config(loading.load(document), "megatron-bridge")
+    assert [each.key for each in made.lost] == lost

@@ -17,7 +17,7 @@ from planner.base.errors import Fault, Place, PlanError
 
 Fields = str | Sequence[str] | Mapping[str, Any]
 #: What a field of the model is called that has no other name, and the sections that are calls.
-MODEL, SECTIONS = "model.", ("model", "dataset")
+MODEL, SECTIONS = "model.", ("model", "dataset", "peft")
 
 
 def is_field(key: str) -> bool:

@@ -10,7 +10,8 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
     why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
     near        why what is said is not quite it
     times       how many of ours are one of theirs; a rest has no word, for the reason in ``why``
-    each        a word for each of the values that the key lists; without ``to`` mappings of keys,
+    each        a word for each of the values that the key lists, of which some are there
+                ``together`` or not at all; without ``to`` mappings of keys,
                 and ``why`` others of these values may come with them
     otherwise   what a file means that does not say it
 What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
@@ -134,6 +135,35 @@ def layers_on_stages(draft: ExportDraft) -> dict[str, Any]:
         return {}
     draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
     return {"pipeline-model-parallel-layout": text}
+
+
+def hybrid_layers(
+    draft: ExportDraft, letters: Mapping[str, str], instead_of: Sequence[str], **options: Any
+) -> dict[str, Any]:
+    """Write a letter for each layer where each is one block and some have states, with a sign
+    between stages.
+
+    Args:
+        draft: the configuration being made.
+        letters: the letter of each kind of block.
+        instead_of: other options that divide layers.
+        **options: what such a model has besides.
+    """
+    model = draft.plan.model
+    parts = [part for part in model.parts if part.name in model.sequence] if model else []
+    blocks = {part.name: [b.kind for b in part.blocks if b.kind != "norm"] for part in parts}
+    if model is None or ["mamba"] not in blocks.values():
+        return {}
+    if any(len(kinds) != 1 or kinds[0] not in letters for kinds in blocks.values()):
+        draft.add_gap("model.kinds", "each of its hybrid layers is one block")
+        return {}
+    draft.heard |= {"model.kinds", "model.pattern"}
+    layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
+    each = (letters[blocks[name][0]] for name in model.sequence)
+    held = pipeline.divide_layers(model, layout, vocab)
+    for name in instead_of:
+        draft.said.pop(name, None)
+    return {"hybrid-layer-pattern": "|".join("".join(islice(each, n)) for n in held), **options}
 
 
 # nanotron and torchtitan --------------------------------------------------------------------------
@@ -355,6 +385,10 @@ def _export_key(draft: ExportDraft, key: str, row: Row) -> None:
         value, rest = divmod(value, row["times"])
         words = {} if rest else words
     if "each" in row and to:
+        apart = any(0 < len({*many} & {*value}) < len(many) for many in row.get("together", ()))
+        if apart or not {*value} <= row["each"].keys():
+            draft.add_gap(key, _get_why(row))
+            return
         value = [row["each"][one] for one in value]
     said, why = {to: value} if to else {}, (Nearly(near) if near else None) if to else _get_why(row)
     if "only" in row:

@@ -25,7 +25,7 @@ from planner.connect.imports.shell import (
 from planner.connect.imports.trainers import parse_changes, rename_option
 
 #: What a command that trains has in any case, where its program may have any name.
-NEEDED = {"megatron": "--num-layers"}
+NEEDED = {"megatron": ("--num-layers", "--hybrid-layer-pattern", "--hybrid-override-pattern")}
 #: Not the sections of a plan.
 VARIABLE = re.compile(r"(?!(?:model|cluster)$)[A-Za-z0-9_]+")
 LAUNCHER_NUMBER = re.compile(r"(?:.*:)?([0-9]{1,9})")
@@ -133,8 +133,8 @@ def read_command(
     Raises:
         PlanError: there is no such command, or a value of it is not in the script.
     """
-    where, needed = place or Place("arguments"), NEEDED.get(name, "")
-    if needed and not is_script(text):
+    where, needed = place or Place("arguments"), NEEDED.get(name, ("",))
+    if any(needed) and not is_script(text):
         return TrainingCommand(parse_arguments(text, place), None, [])
     trains = select_commands(text, where, variables, name)
     command, launcher, shown, program, given = trains[-1]
@@ -196,14 +196,14 @@ def select_commands(
     Raises:
         PlanError: there is none.
     """
-    needed = NEEDED.get(name, "")
+    needed = NEEDED.get(name, ("",))
     split = [_split_program(one, name) for one in list_commands(text, variables, place)]
     trains = [
         one for one in split if one and any(word.startswith(needed) for word in one.command.words)
     ]
-    trains = [one for one in trains if one.program.framework and not needed] or trains
+    trains = [one for one in trains if one.program.framework and not any(needed)] or trains
     if not trains:
-        allowed = f"a command with {needed or 'a program of ' + name}"
+        allowed = f"a command with {needed[0] or 'a program of ' + name}"
         allowed += ", whose options the script itself has"
         raise PlanError("no command that trains", place, allowed)
     return trains

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.base import numbers, resources
+from planner.base import resources
 from planner.base.errors import Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import HARMLESS, inherit_row
-from planner.connect.imports.rules import check_values, trace_traits
+from planner.connect.imports.rules import check_depth, check_values, trace_traits
 
 _SAID = resources.load_beside(__file__)
 #: Classes that are known, and what each row has that is no key of the document.
 CLASSES: Mapping[str, Mapping[str, Any]] = _SAID["types"]
-_BESIDE = ("defaults", "refused")
+_BESIDE = ("defaults", "refused", "names")
 #: What says the class, as transformers' `model_type` does elsewhere.
 NAME = "_class_name"
-MOST_LAYERS = 10_000
 
 
 def convert_diffuser(
@@ -40,7 +39,8 @@ def convert_diffuser(
             allowed = "the config.json of one of them, in its folder transformer"
         raise PlanError(fault, place, allowed, nearest(name, CLASSES))
     given = {key: value for key, value in config.items() if not key.startswith("_")}
-    c = Config({**given, "model_type": name}, CLASSES[name]["defaults"], {}, place)
+    own, names = CLASSES[name]["defaults"], CLASSES[name].get("names", {})
+    c = Config({**given, "model_type": name}, own, names, place)
     for key, classes in CLASSES[name].get("is", {}).items():
         check_values(c, {key: [*classes]}, name)
         name = classes[c.get(key)]
@@ -48,7 +48,6 @@ def convert_diffuser(
     said = inherit_row({**_SAID["parts"], **CLASSES}, name)
     traits = {key: value for key, value in said.items() if key not in _BESIDE}
     document, came_from = trace_traits(traits, c)
-    if document["layers"] > MOST_LAYERS:
-        raise c.fault(f"{document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
+    check_depth(c, document["layers"])
     c.judge(_SAID["harmless"], HARMLESS)
     return name, document, came_from

@@ -34,7 +34,7 @@ HARMLESS: Sequence[str] = _SAID["harmless"]
 #: Which arguments of Megatron-LM are known, and which change no tensor.
 ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
 #: The rows that arguments of Megatron-LM are read by.
-MEGATRON_ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
+MEGATRON_ROWS = tuple(name for name in _SAID["parts"] if name.startswith("megatron"))
 #: Tokenizers of Megatron-LM that have one vocabulary.
 TOKENIZERS: Mapping[str, int] = _SAID["tokenizers"]
 #: The arguments of EleutherAI's scripts: by script their short names, what it takes where one is

@@ -7,12 +7,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.base import files, numbers, resources
+from planner.base import files, resources
 from planner.base.errors import Place, PlanError, nearest
 from planner.connect.imports import diffusion, families, towers
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import DOCUMENT, FAMILIES, HARMLESS, Axis, FamilyRow, Traits
-from planner.connect.imports.rules import check_values, read_traits, run_rule, trace_traits
+from planner.connect.imports.rules import (
+    check_depth,
+    check_values,
+    read_traits,
+    run_rule,
+    trace_traits,
+)
 from planner.connect.imports.tidy import (
     drop_defaults,
     fill_defaults,
@@ -26,7 +32,6 @@ from planner.documents.source import expand_keys, lookup
 CLASSES: Mapping[str, Any] = resources.load_beside(__file__, "classes.json")
 
 DEEPEST = 40
-MOST_LAYERS = 100_000
 
 #: Keys that hold a language model inside a multimodal configuration.
 INNER = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -73,8 +78,7 @@ def convert_config(config: Any, place: Place | None = None) -> HfDocument:
     made = HfDocument({}, notes=notes, family=kind)
     own = _of_class(named, (str(config["model_type"]), outer, kind), family, made, c)
     made.document, made.came_from = trace_traits({**family.traits, **own}, c)
-    if made.document["layers"] > MOST_LAYERS:
-        raise c.fault(f"{made.document['layers']} layers", f"at most {numbers.text(MOST_LAYERS)}")
+    check_depth(c, made.document["layers"])
     _add_layers(c, family.axes, made)
     _drop_assumed_length(c, made.document)
     c.judge({*said.get("harmless", ()), *CLASSES["harmless"], *said.get("defaults", ())}, HARMLESS)
@@ -248,6 +252,9 @@ def _add_layers(c: Config, axes: tuple[Axis, ...], made: HfDocument) -> None:
         sources |= c.noted
         keys = {"kinds": kinds, "pattern": fold_pattern(["-".join(layer) for layer in layers])}
     made.document |= keys
+    kinds = keys.get("kinds") or {"": made.document}
+    if {one.get("feed_forward") for one in kinds.values()} <= {"none", "mlp"}:  # and no experts
+        made.document = {k: v for k, v in made.document.items() if not k.startswith("moe.")}
     # All patterns need the depth.
     named = tuple(c.name(key) for key in sorted(sources - {"num_hidden_layers"}))
     made.came_from |= dict.fromkeys(keys, named)

@@ -167,14 +167,14 @@ def read_launch(
         document["model"] = flavors[weights]
     elif model is not None:
         document["model"] = model
-        count, virtual = (
-            keys.get(f"parallelism.{key}") for key in ("pipeline", "virtual_pipeline")
-        )
-        whole = [one if isinstance(one, int) and one > 0 else 1 for one in (count, virtual)]
+        whole = [_get_degree(keys, one) for one in ("pipeline", "virtual_pipeline")]
         each = parse_word(said.get(LAYERS_EACH), place.file)
         if isinstance(each, int) and 0 < each * whole[0] <= shape["layers"]:
             whole[1] = shape["layers"] // (each * whole[0])
             document["parallelism"]["virtual_pipeline"] = whole[1]
+        segments = (megatron.read_hybrid(said, True) or "").count("|") + 1
+        if segments > whole[0]:
+            whole[1] = document["parallelism"]["virtual_pipeline"] = segments // whole[0]
         stages = _read_stages(said, shape["layers"], *whole)
         document["parallelism"] |= {"stages": stages} if stages else {}
     elif known.form == "python":
@@ -730,6 +730,10 @@ def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> S
     Raises:
         PlanError: the layers do not divide over the stages.
     """
+    hybrid = megatron.read_hybrid(said, True) or ""
+    if "|" in hybrid:
+        held = [*map(len, hybrid.split("|"))]
+        return held if len({*held}) > 1 else None
     apart = [
         bool(said.get(f"account-for-{end}-in-pipeline-split")) for end in ("embedding", "loss")
     ]

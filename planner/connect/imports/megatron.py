@@ -51,6 +51,18 @@ def find_model_options(fixed: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
+def read_hybrid(found: Mapping[str, Any], ends: bool = False) -> str | None:
+    """Read the letters of layers that are one block each; None where there are none.
+
+    Args:
+        found: options with their values.
+        ends: whether the signs between stages stay.
+    """
+    names = (found.get(f"hybrid-{word}-pattern") for word in ("layer", "override"))
+    text = next((str(one) for one in names if one is not None), None)
+    return text if text is None or ends else text.replace("|", "")
+
+
 def find_vocabulary(found: Mapping[str, Any]) -> dict[str, str]:
     """Find the vocabulary of a tokenizer that is the page of a built-in model, where no option has
     its size."""
@@ -76,12 +88,19 @@ def convert_options(
     Raises:
         PlanError: as for ``read_megatron``.
     """
+    letters = read_hybrid(found)
+    if letters is not None:  # how many layers there are follows from it
+        layered = {"num-layers": str(len(letters)), "hybrid-layer-pattern": letters}
+        spec = {"spec"} if found.get("spec") in ARGUMENTS["specs"] else set()
+        found = {**{k: v for k, v in found.items() if k not in spec}, **layered}
     _judge_unknown(found, place, names)
-    c = Arguments({"model_type": "megatron", **found}, {}, names, place)
+    found = {**found, "model_type": "megatron", "num_hidden_layers": found.get("num-layers")}
+    c = Arguments(found, {}, names, place)
     latent = c.read_flag("multi-latent-attention")
     left_out = {"megatron_heads" if latent else "megatron_latent"}
-    if "num-experts" not in found:
-        left_out.add("megatron_experts")
+    left_out.add("megatron_hybrid" if letters is None else "megatron_placement")
+    if "num-experts" not in found or (letters is not None and "E" not in letters):
+        left_out |= {"megatron_experts", "megatron_placement"}
     document: dict[str, Any] = {}
     for kind in MEGATRON_ROWS:
         if kind not in left_out:

@@ -15,11 +15,15 @@ from inspect import getmembers, isfunction
 from math import gcd, inf, prod
 from typing import Any
 
-from planner.base.numbers import plain_text
+from planner.base import numbers
 from planner.connect.imports.arguments import Arguments
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import TOKENIZERS, WORDS, Said, Traits
 from planner.connect.imports.tidy import fold_pattern, match_experts
+from planner.documents.source import expand_keys
+
+#: No model has more.
+MOST_LAYERS = 100_000
 
 
 def run_rule(said: Said, c: Config) -> Any:
@@ -77,9 +81,28 @@ def check_values(
             raise c.fault(fault, "one of: " + ", ".join(map(str, known)))
 
 
+def kinds(c: Config, meaning: Mapping[str, Traits], of: Said) -> dict[str, Any]:
+    """Build the layer kinds that a rule for labels names, in its order.
+
+    Args:
+        c: the configuration.
+        meaning: the traits of each label, all of which are read.
+        of: the rule.
+    """
+    known = {label: expand_keys(read_traits(one, c)) for label, one in meaning.items()}
+    return {label: known[label] for label in dict.fromkeys(run_rule(of, c))}
+
+
 def count_layers(c: Config) -> int:
     """Return the number of layers."""
-    return c.need_int("num_hidden_layers")
+    return check_depth(c, c.need_int("num_hidden_layers"))
+
+
+def check_depth(c: Config, layers: int) -> int:
+    """Return a number of layers, of which none has too many."""
+    if layers > MOST_LAYERS:
+        raise c.fault(f"{layers} layers", f"at most {numbers.text(MOST_LAYERS)}")
+    return layers
 
 
 # Values ---------------------------------------------------------------------------------------
@@ -541,19 +564,9 @@ def share(c: Arguments, key: str, of: Said, unsaid: int | None, are: str) -> int
         return None
     found = part * number_of(c, of)
     if found != int(found):
-        shown = f"--{key} is {c.get(key)}: {plain_text(float(found), 6)} {are}"
+        shown = f"--{key} is {c.get(key)}: {numbers.plain_text(float(found), 6)} {are}"
         raise c.fault(shown, "a whole number")
     return int(found)
-
-
-def eleuther_recompute(c: Arguments) -> str | None:
-    """Return what is counted as recomputed: by the script of memory, the scores of attention where
-    asked; by the script of FLOPs, whole layers unless told not to."""
-    if "tokens" in c.defaults:
-        return (
-            "none" if c.read_flag("no-checkpoint-activations") or c.read_flag("infer") else "full"
-        )
-    return "selective" if c.read_flag("checkpoint-activations") else "none"
 
 
 # Towers -----------------------------------------------------------------------------------------
@@ -592,12 +605,6 @@ def patches(c: Config, image: int | None = None) -> int:
     )
 
 
-def patch_values(c: Config) -> int:
-    """Count the values of a patch: pixels of all colours, of the frames that are joined."""
-    colours = c.read_int("num_channels") or c.read_int("in_channels") or 3
-    return colours * (c.read_int("temporal_patch_size") or 1) * prod(read_sides(c, "patch_size"))
-
-
 # Diffusion --------------------------------------------------------------------------------------
 
 
@@ -609,44 +616,6 @@ def volume(c: Config) -> int:
     if len(sizes) != 3 or min(sizes) < 1:
         raise c.fault(f"patch_size is {sizes}", "frames, height and width")
     return prod(sizes)
-
-
-def sd3_layers(c: Config) -> dict[str, Any]:
-    """Build kinds and pattern: some layers attend twice, the last one hands no text on."""
-    twice, layers = set(c.list_of("dual_attention_layers", int) or ()), c.need_int("num_layers")
-    named = ["dual" if i in twice else "double" for i in range(min(layers, 10_000))]
-    named[-1] += "-last"
-    kinds: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(named):
-        dual = name.startswith("dual")
-        kinds[name] = {"streams": "double", "modulation": 9 if dual else 6, "context_modulation": 6}
-        if dual:
-            kinds[name]["mixer"] = ["attention", "attention"]
-        if name.endswith("last"):
-            kinds[name] |= {"streams": "last", "context_modulation": 2}
-    return {"kinds": kinds, "pattern": fold_pattern(named)}
-
-
-def flux_layers(c: Config) -> dict[str, Any]:
-    """Build layer kinds and pattern: of two streams first, then of both as one, whose attention and
-    feed-forward stand side by side and share the bias of their outputs."""
-    single = {"streams": "joint", "modulation": 3, "parallel": True, "shared_norm": True}
-    kinds = {
-        "double": {"streams": "double", "modulation": 6},
-        "single": {**single, "attention": {"output_bias": False}},
-    }
-    keys = {"double": "num_layers", "single": "num_single_layers"}
-    counts = {kind: c.need_int(key, 0) for kind, key in keys.items() if c.need_int(key, 0)}
-    pattern = [{"kind": kind, "count": count} for kind, count in counts.items()]
-    return {"kinds": {kind: kinds[kind] for kind in counts}, "pattern": pattern}
-
-
-def flux2_layers(c: Config) -> dict[str, Any]:
-    """Build those of FLUX.2, which take their modulation of matrices that all share."""
-    made = flux_layers(c)
-    for kind in made["kinds"].values():
-        kind["modulation_shared"] = kind.pop("modulation")
-    return made
 
 
 def features(c: Config) -> int:
@@ -669,23 +638,6 @@ def count_shuffled(c: Config) -> int:
     """Count the tokens that a pixel shuffle puts side by side."""
     ratio = c.number("wrapper.downsample_ratio") or c.number("pixel_shuffle_ratio") or 0.5
     return int(1 / ratio) ** 2
-
-
-def label_qwen_tower(c: Config) -> list[str]:
-    """Label the layers of Qwen2.5-VL's tower: some see all patches, the others a window."""
-    full = c.list_of("fullatt_block_indexes", int) or []
-    return ["full" if i in full else "window" for i in range(c.need_int("depth"))]
-
-
-def qwen_tower_kinds(c: Config) -> dict[str, Any] | None:
-    """Build its layer kinds; windows are squares of so many pixels, in whole merged tokens."""
-    merge, patch = c.need_int("spatial_merge_size"), c.need_int("patch_size")
-    side = c.need_int("window_size") // merge // patch
-    if side < 1:
-        raise c.fault(f"a window of {c.need_int('window_size')} pixels has no patch")
-    window = {"attention": {"window": (side * merge) ** 2}}
-    kinds = {"window": window, "full": {}}
-    return {kind: kinds[kind] for kind in dict.fromkeys(label_qwen_tower(c))}
 
 
 #: The rules by the names that rows write, each with its argument and options: the functions above,
@@ -737,10 +689,15 @@ RULES: dict[str, Callable[..., Any]] = {
     "marks": lambda c, label, of: [int(one == label) for one in run_rule(of, c)],
     "places": lambda c, label, of: [i for i, one in enumerate(run_rule(of, c)) if one == label],
     "called": lambda c, words, of: [words[one] for one in run_rule(of, c)],
+    # Labels one behind another, so many of each; with a name of its own for the last; as a pattern.
+    "runs": lambda c, counts: [
+        label for label, term in counts.items() for _ in range(min(run_rule(term, c), MOST_LAYERS))
+    ],
+    "ended": lambda c, labels: [*(one := run_rule(labels, c))[:-1], f"{one[-1]}-last"],
+    "fold": lambda c, labels: fold_pattern(run_rule(labels, c)),
     # What one class does.
     "rule": lambda c, name: RULES[name](c),
     "longcat_halves": lambda c: ["shortcut", "dense"] * c.need_int("num_layers"),
-    "qwen_tower_pattern": lambda c: fold_pattern(label_qwen_tower(c)),
     # Behind a gate as many weights as without it, in multiples of 64.
     "megatron_gated_width": lambda c: int(4 * c.need_int("hidden-size") * 2 / 3 / 64) * 64,
     "nemotron_depth": lambda c: len(nemotron_layers(c)),

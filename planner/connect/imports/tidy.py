@@ -63,8 +63,8 @@ def place_faults(place: Place | None, devices: str = "") -> Iterator[None]:
     except PlanError as error:
         faults = []
         for one in error.faults:
-            more = [devices] if "devices" in one.message and devices else []
-            allowed = "; ".join([one.allowed or "", *more]) or None
+            more = [one.allowed, devices if "devices" in one.message else None]
+            allowed = "; ".join(filter(None, more)) or None
             faults.append(Fault(one.message, place, allowed, one.hint))
         raise PlanError(faults) from None
 
