@@ -104,7 +104,7 @@ def build(plan: Plan) -> Case:
         axes.update(_model_axes(plan.model, adapters, joined))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         chosen = tensors.list_choices(settings, axes["component"])
-        axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, settings, chosen)
+        axes["tensor"] = list_saved_tensors(plan.model, axes["block"], profile, chosen)
         axes["product"] = matmuls.list_matmuls(axes["component"], joined)
         axes["stage"], pair_values = _build_stage_axis(plan, axes["part"], axes["component"])
         axes["stack"] = tuple(_make_stack(stack) for stack in stacks)
@@ -235,12 +235,11 @@ def _list_phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
-@cache_last(8, watched=3)
+@cache_last(8)
 def list_saved_tensors(
     model: Model,
     blocks: tuple[Entry, ...],
     profile: kernels.Profile,
-    settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """Yield the tensors that the implementation saves of each block for the backward pass.
@@ -249,7 +248,6 @@ def list_saved_tensors(
         model: whose blocks come in the order of ``blocks``.
         blocks: the entry of each block.
         profile: of the implementation, as ``kernels.load_profile`` reads it.
-        settings: of the plan.
         chosen: as ``tensors.list_choices`` returns them.
     """
     entries = iter(blocks)
@@ -264,7 +262,7 @@ def list_saved_tensors(
                 next(entries)
                 continue
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.list_tensors(next(entries), block, second, profile, settings, own)
+            yield from tensors.list_tensors(next(entries), block, second, profile, own)
             before = block.kind
 
 

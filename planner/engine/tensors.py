@@ -50,7 +50,6 @@ def list_tensors(
     block: Block,
     second: bool,
     profile: kernels.Profile,
-    settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """Yield the saved tensors of one block, with their size and the ranks that share them.
@@ -63,7 +62,6 @@ def list_tensors(
         block: its kind and values.
         second: whether it reads the same input as the block before it.
         profile: of the implementation, as ``kernels.load_profile`` reads it.
-        settings: of the plan.
         chosen: as ``list_choices`` returns them.
     """
     facts = {
@@ -83,13 +81,12 @@ def list_tensors(
         "input": notation.k_x if cast else notation.k_a,
         "stream": 4 if chosen["wide_stream"] else notation.k_a,
         "logit": notation.k_z,
-        "matrix": notation.k_c if settings["parallelism.zero"] == 3 else notation.k_w,
+        "matrix": notation.k_c if chosen["sharded"] else notation.k_w,
     }
     # Projections of a prepared base give what they take, but attention casts it for its kernel.
     given = "stream" if chosen["prepared"] and block.kind in ("mlp", "moe") else "activation"
-    kinds, all_rows = [block.kind], ROWS | OF_LONGEST if settings["padded"] else ROWS
-    exchange = "parallelism.context_exchange"
-    if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
+    kinds, all_rows = [block.kind], ROWS | OF_LONGEST if chosen["padded"] else ROWS
+    if block.kind == "attention" and facts["context"] and chosen["gathers"]:
         kinds.append("gathered attention")  # of all keys and values, before it starts
     if block.values.get("layer_scale") or block.values.get("scaled"):
         kinds.append("layer scale")
@@ -114,10 +111,10 @@ def list_tensors(
         width, split = WIDTHS[line["width"]], line.get("split", "none")
         if line["width"] in SIDES:
             width, split = _measure_projection(line["width"], [beside] if beside else adapted)
-        if split == "sequence" and not settings["parallelism.sequence"]:
+        if split == "sequence" and not chosen["sequence"]:
             split = "none"
         # Of a module that is computed again; its first input stays.
-        again = {line.get("module"), block.kind} & set(settings["modules"])
+        again = {line.get("module"), block.kind} & set(chosen["modules"])
         yield _make_tensor(
             f"{line['tensor']} of {beside.name}" if beside else line["tensor"],
             entry,
@@ -174,6 +171,11 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "sequence": settings["parallelism.sequence"],
         "tensor": settings["parallelism.tensor"] > 1,
         "context": settings["parallelism.context"] > 1,
+        "gathers": settings["parallelism.context"] > 1
+        and settings["parallelism.context_exchange"] == "gather",
+        "sharded": settings["parallelism.zero"] == 3,
+        "padded": settings["padded"],
+        "modules": settings["modules"],
         "pipeline": settings["parallelism.pipeline"] > 1,
         "prepared": lora and settings["training.lora.prepared"],
         "wide_stream": settings["wide_stream"]

@@ -69,13 +69,12 @@ def validate_plan(
         Invalid: every fault of the document.
     """
     found = set_auto_layout(schema.validate(document, "plan", unknown))
-    return found if launcher else apply_practice(found, {}, document.node, unknown)
+    return found if launcher else apply_practice(found, {}, unknown)
 
 
 def apply_practice(
     document: source.Document,
     changes: Mapping[str, Any],
-    stated: Node | None = None,
     unknown: Mapping[source.Path_, Sequence[Fault]] | None = None,
 ) -> source.Document:
     """Change some keys of a valid document, and set the stack that is most used for the plan that
@@ -84,7 +83,6 @@ def apply_practice(
     Args:
         document: of a plan; it is not changed.
         changes: values by dotted key that were checked, None for what removes a key.
-        stated: its data without the schema's defaults; by default what is left of it without them.
         unknown: the faults of names that it left as they are, by path.
 
     Returns:
@@ -95,7 +93,7 @@ def apply_practice(
         return changed
     if (row := stacks.choose_stack(changed.get_stated)) is None:
         return changed
-    node = stacks.set_stack(stated or document.node.drop_defaults(), row)
+    node = stacks.set_stack(document.node.drop_defaults(), row)
     merged = schema.validate(replace(document, node=node, held=None, changed={}), "plan", unknown)
     return change_document(set_auto_layout(merged), changes)
 

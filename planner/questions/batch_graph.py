@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from planner.base.lockstep import Lanes, Lockstep
-from planner.base.recent import Watched
 from planner.book import notation
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK
@@ -42,6 +41,22 @@ OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
 OF_MODEL = ("stack", "part", "block", "component", "product", "rung")
 #: Settings that decide, besides the model, which entries the other axes have.
 DECIDING = ("training.mode", "model.shape", "lora", "targets")
+
+
+class Watched(dict[str, Any]):
+    """A mapping that records in ``read`` which of its keys were read."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(values)
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Refuse: a key that is missing would not be recorded."""
+        raise NotImplementedError("what is watched is asked for by [], so that it is there")
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +371,7 @@ def _collect_tensors(
             profile = kernels.load_profile(settings["training.implementation"])
             chosen = list_choices(settings, kind.case.entries("component"))
             found: Sequence[Entry] = instance.list_saved_tensors(
-                kind.layers, tuple(order), profile, settings, chosen
+                kind.layers, tuple(order), profile, chosen
             )
             for entry in found:
                 assert entry.parent is not None

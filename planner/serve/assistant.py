@@ -13,10 +13,10 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base import files, resources
+from planner.base import files
 from planner.base.version import __version__
 from planner.serve import bodies
-from planner.serve.programs import Programs
+from planner.serve.programs import WORDS, Programs
 from planner.serve.workers import REASONS, Workers
 
 ABOUT = (
@@ -29,7 +29,7 @@ SECONDS, WAITING = 120, 16
 #: No tool changes anything outside its own empty folder, or asks a network.
 HARMLESS = {"readOnlyHint": True, "openWorldHint": False}
 #: The schema of what `evaluate` returns beside its text; `fields` leaves keys out.
-BRIEFLY = resources.load_beside(__file__, "openapi.yaml")["brief"]
+BRIEFLY = WORDS["brief"]
 
 
 def run_assistant(programs: Programs) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.base import resources, version
+from planner.base import version
 from planner.documents import schema_files
-from planner.serve.programs import DOCUMENTS, TOOLS, Programs, Tool
+from planner.serve.programs import DOCUMENTS, TOOLS, WORDS, Programs, Tool
 
 
 def describe_api(programs: Programs) -> dict[str, Any]:
     """Describe the interface as plain data."""
-    fixed = resources.load_beside(__file__)
     plan = {"anyOf": [_ref("plan"), {"type": "string"}]}
-    schemas = {**_build_components("plan"), **_build_components("result"), **fixed["schemas"]}
+    schemas = {**_build_components("plan"), **_build_components("result"), **WORDS["schemas"]}
     paths = {}
     for name in TOOLS:
         tool = programs.tools[name]
@@ -22,10 +21,10 @@ def describe_api(programs: Programs) -> dict[str, Any]:
         for key in asked["properties"].keys() & set(DOCUMENTS):
             told = asked["properties"][key]["description"]
             asked["properties"][key] = {"description": told, **plan}
-        paths[f"/v1/{name}"] = {"post": _build_operation(name, tool, asked, fixed["statuses"])}
+        paths[f"/v1/{name}"] = {"post": _build_operation(name, tool, asked, WORDS["statuses"])}
     return {
         "openapi": "3.1.0",
-        "info": {**fixed["info"], "version": version.__version__},
+        "info": {**WORDS["info"], "version": version.__version__},
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {"schemas": schemas},

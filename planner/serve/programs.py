@@ -154,9 +154,10 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
-_ASKED = resources.load_beside(__file__, "openapi.yaml")["asked"]
+#: What the interface says beside commands and schemas.
+WORDS = resources.load_beside(__file__, "openapi.yaml")
 #: The key that shortens an answer.
-FIELDS = Option("fields", None, _ASKED["fields"], False, "fields")
+FIELDS = Option("fields", None, WORDS["asked"]["fields"], False, "fields")
 
 
 class Tool(NamedTuple):
