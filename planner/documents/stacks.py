@@ -40,6 +40,12 @@ NEWEST, FOREVER = "9999-12", "9999-99"
 _MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 
 
+def split_stack(text: str) -> tuple[str, str]:
+    """Split ``NAME@YEAR-MONTH`` into name and month; without one it is behind every release."""
+    name, _, month = text.partition("@")
+    return name, month or NEWEST
+
+
 @cache
 def load_stack(text: str) -> Mapping[str, Any]:
     """Load the document of a stack as it is in a month; its ``name`` has the last release until
@@ -48,8 +54,7 @@ def load_stack(text: str) -> Mapping[str, Any]:
     Args:
         text: its name, or ``NAME@YEAR-MONTH``.
     """
-    name, _, asked = text.partition("@")
-    month = asked or NEWEST
+    name, month = split_stack(text)
     stack: Mapping[str, Any] = resources.load_preset(f"stacks/{name}")
     base = load_stack(f"{stack['extends']}@{month}") if "extends" in stack else {}
     dated = {
@@ -266,13 +271,13 @@ def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str
 
 def _iter_releases(text: str) -> Iterator[Node]:
     """Yield the releases of a stack, up to its month, after those of the stack that it extends."""
-    name, _, month = text.partition("@")
+    name, month = split_stack(text)
     path = resources.folder("presets") / "stacks" / f"{name}.yaml"
     root = read_shipped(path, Origin(KIND, f"stack {name}"))
     if base := root.find("extends"):
-        yield from _iter_releases(f"{base.value}@{month or NEWEST}")
+        yield from _iter_releases(f"{base.value}@{month}")
     for _, release in root.entries["releases"].iter_children():
-        if str(release.entries["since"].value) <= (month or NEWEST):
+        if str(release.entries["since"].value) <= month:
             yield release
 
 

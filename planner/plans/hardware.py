@@ -17,9 +17,11 @@ from typing import Any
 
 from planner.base import formats, resources, units
 from planner.base.errors import PlanError, nearest
+from planner.book.quantity import agrees
 from planner.documents.references import preset_names
 from planner.documents.source import list_prices, name_price
-from planner.plans.document import Draft, Plan
+from planner.documents.stacks import split_stack
+from planner.plans.document import STACK, Draft, Plan
 from planner.plans.kernels import load_profile
 
 #: By precision recipe: the format of the matmuls, the names of their peak in a datasheet, and the
@@ -439,15 +441,15 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
     experts = layout["expert"] * layout["expert_tensor"]
     systolic = accelerator.get("matrix_unit")
     wide = training["bytes"]["weight"] > training["bytes"]["compute"]
-    base, month = draft.get("training.lora.base"), draft.get("training.kernels")
-    month = month or (draft.get("training.stack") or "").partition("@")[2] or "newest"
-    way = kernels["adapters"].get(base, "plain")
-    if way == "cloned" and draft.get("training.lora.prepared"):
-        way = "prepared"
-    elif way == "cast" and wide and training["precision"] == "bf16-pure":
-        way = "apart"
-    elif way == "cast" and (not wide or layout["zero"] == 3):
-        way = "plain"
+    base = draft.get("training.lora.base")
+    facts = {"base": base, "prepared": draft.get("training.lora.prepared"), "wide": wide}
+    facts |= {"precision": training["precision"], "zero": layout["zero"]}
+    ways = (
+        row["way"]
+        for row in kernels["adapters"]
+        if all(agrees(facts[key], wanted) for key, wanted in row["when"].items())
+    )
+    month = draft.get("training.kernels") or split_stack(draft.get(STACK) or "")[1]
     branches = base in ("nf4", "nf4-double") and month < kernels["branches"]
     branches = branches and None not in map(accelerator.get, ("multiprocessors", "clock"))
     return {
@@ -472,7 +474,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
-        "time.adapters": way,
+        "time.adapters": next(ways, "plain"),
         "time.unpack": "branches" if branches else "traffic",
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,

@@ -16,21 +16,16 @@ from planner.questions.search.layouts import Space, SpaceRows
 PLANS = ("presets/gpt3_a100x1024.yaml", "presets/mixtral8x7b_h100x1024.yaml")
 
 
-def test_of_a_watched_mapping_only_what_is_asked_for_counts() -> None:
-    asked: list[tuple[int, bool]] = []
+def test_the_last_results_are_kept_and_older_ones_forgotten() -> None:
+    asked: list[int] = []
 
-    @cache_last(2, watched=1)
-    def chosen(size: int, settings: dict[str, Any]) -> Any:
-        asked.append((size, settings["wide"]))
-        yield settings["big"] if settings["wide"] else size
+    @cache_last(2)
+    def chosen(size: int) -> Any:
+        asked.append(size)
+        yield size
 
-    assert chosen(1, {"wide": False, "big": 5}) == (1,)
-    assert chosen(1, {"wide": False, "big": 6, "other": 0}) == (1,)
-    assert asked == [(1, False)]
-    assert chosen(1, {"wide": True, "big": 5}) == (5,)
-    assert chosen(1, {"wide": True, "big": 6}) == (6,)
-    assert chosen(1, {"wide": False, "big": 5}) == (1,)  # forgotten: two are kept
-    assert asked == [(1, False), (1, True), (1, True), (1, False)]
+    assert [chosen(size) for size in (1, 1, 2, 1, 3, 1)] == [(n,) for n in (1, 1, 2, 1, 3, 1)]
+    assert asked == [1, 2, 3, 1]
 
 
 @pytest.mark.parametrize("path", PLANS)
