@@ -236,12 +236,11 @@ class Overview(Record):
             before, size, after = short
             pieces += [(before, False), (f"{gib(size)}\u00a0GiB", True), (f" {after}. ", False)]
         elif self.status == "bad":
-            process = result["memory.process"]
-            low, high = _format_ends(process)
-            between = f" ({low}–{high})" if low else ""
+            needs, also, why = self.needs
+            most = f" ({gib(also.value)} {why})" if also.text() != needs.text() else ""
             pieces += [
-                (f"{gib(process.value)}\u00a0GiB", True),
-                (f"{between} needed per device of {gib(result[CAPACITY].value)} GiB", False),
+                (f"{gib(needs.value)}\u00a0GiB", True),
+                (f" needed per device of {gib(result[CAPACITY].value)} GiB{most}", False),
                 (f"; {self._name_largest()}. ", False),
             ]
         elif self.status == "tight":
@@ -272,11 +271,11 @@ class Overview(Record):
 
     @property
     def needs(self) -> tuple[Quantity, Quantity, str]:
-        """What a device needs, what it may come to, and how; of a plan that fits but for what the
-        allocator would keep, that is what it may come to."""
+        """What a device needs, what it may come to, and how; of a plan whose device is too small
+        for what the allocator would keep, that is what it may come to."""
         worst, kept = (self._result[name] for name in ("memory.at_worst", "memory.process"))
         free = self._result.get("memory.headroom")
-        if self.status == "tight" and free is not None and free.number < 0:
+        if self.status in ("tight", "bad") and free is not None and free.number < 0:
             return self._result["memory.needed"], kept, "with what the allocator would keep"
         return kept, worst, "at worst"
 
