@@ -21,14 +21,7 @@ from tests.conftest import read_data
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.
 HEADLINES = read_data("every_option")["headlines"]
-SERVING = (
-    "parameters.total",
-    "memory.process",
-    "memory.headroom",
-    "time.prefill_seconds",
-    "time.decode_seconds",
-    "time.decode_tokens_per_second",
-)
+SERVING = read_data("plans")["serving_options"]
 #: Absent on purpose: key and value, the quantity, and what its reason says.
 LISTED: dict[tuple[str, Any], dict[str, str]] = {}
 

@@ -30,17 +30,9 @@ from planner.report.explain import explain
 from planner.results.result import Quantity, Result
 from planner.review import diff, writing
 from planner.serve import page
-from tests.conftest import ROOT, leave_to_night
+from tests.conftest import ROOT, leave_to_night, read_data
 
-HEADLINES = (
-    "parameters.total",
-    "memory.process",
-    "time.step_seconds",
-    "time.training_days",
-    "time.mfu",
-    "cost.total",
-    "energy.total",
-)
+HEADLINES = read_data("report")["headlines"]
 QUICK = ("gpt2small_hgx-h100", "mixtral8x7b_h100x1024")
 SHIPPED = sorted(path.stem for path in (ROOT / "presets").glob("*.yaml"))
 #: A number as people read it, with its unit where it has one.

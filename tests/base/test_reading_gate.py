@@ -234,14 +234,7 @@ def bound(tmp_path: Path) -> Path:
 
 WAYS = ("../secret.yaml", "{outside}/secret.yaml", "link.yaml", "up/secret.yaml", "../secret",
         "./../root/../secret.yaml", "link", "../none.yaml", "/etc/passwd")  # fmt: skip
-DOCUMENTS = (
-    "extends: {way}\n",
-    "extends: gpt2small_hgx-h100\nmodel: {way}\n",
-    "extends: gpt2small_hgx-h100\nmodel: {{extends: {way}}}\n",
-    "extends: gpt2small_hgx-h100\ncluster: {{accelerator: {way}}}\n",
-    "base: {way}\naxes: {{training.micro_batch: [1]}}\n",
-    "base: gpt2small_hgx-h100\naxes: {{model: [{way}]}}\n",
-)
+DOCUMENTS = read_data("base")["gated_documents"]
 
 
 @pytest.mark.parametrize("way", WAYS)

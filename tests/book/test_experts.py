@@ -144,14 +144,7 @@ def test_attention_in_8_bit_takes_a_fused_kernel() -> None:
 # -- laws --------------------------------------------------------------------------------------
 
 #: What a switch turns off and on, and may never make a step slower.
-FASTER: dict[str, tuple[Any, ...]] = {
-    "training.cuda_graphs": ("none", "partial", "full"),
-    "training.expert_kernels": ("loop", "grouped", "fused"),
-    "training.permute_fusion": (False, True),
-    "training.attention_precision": ("16-bit", "fp8"),
-    "parallelism.expert_overlap": (False, True),
-    "training.expert_imbalance": (2, 1.2, 1),
-}
+FASTER: dict[str, tuple[Any, ...]] = read_data("book")["faster_experts"]
 MODELS: dict[str, Changes] = {
     "deepseek-v3": {"parallelism.pipeline": 2, "parallelism.expert": 16},
     "qwen3-30b-a3b": {"training.micro_batch": 2},

@@ -17,15 +17,10 @@ from planner.documents import source
 from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions.loading import load
+from tests.conftest import read_data
 
 VALID = Path(__file__).parents[1] / "documents" / "valid" / "run_around_the_step.yaml"
-META: dict[str, Any] = {
-    "model": "llama3.1-405b",
-    "cluster": "meta-h100x16384",
-    "training": {"tokens": "15.6T", "sequence_length": 8192, "global_batch": 16384},
-    "parallelism": {"tensor": 8, "pipeline": 2, "sequence": True},
-    "time": {"mfu": 0.41, "use": "assumed"},
-}
+META: dict[str, Any] = read_data("book")["goodput_of_meta"]
 
 
 def daly(between: float, write: float, restart: float, interval: float) -> float:

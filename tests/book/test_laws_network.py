@@ -304,14 +304,7 @@ def shipped(name: str, **layout: Any) -> Evaluation | None:
         return None
 
 
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "data": {"zero": 3},
-    "tensor": {"zero": 3, "tensor": 2, "sequence": True},
-    "pipeline": {"zero": 1, "tensor": 2, "pipeline": 2, "context": 2},
-    "experts": {"zero": 2, "tensor": 2, "expert": 4, "expert_tensor": 1},
-    "folded": {"zero": 1, "tensor": 4, "expert": 2, "expert_tensor": 2},
-    "replicas": {"zero": 3, "replicate": 2},
-}
+LAYOUTS: dict[str, dict[str, Any]] = read_data("book")["layouts_of_networks"]
 
 
 #: Every third model in one of the layouts, every layout with several models.

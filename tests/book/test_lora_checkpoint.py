@@ -9,16 +9,7 @@ import pytest
 import planner
 from tests.conftest import read_data
 
-LLAMA: dict[str, Any] = {
-    "model": "llama2-70b",
-    "cluster": "hgx-h100",
-    "training": {
-        "tokens": "10M",
-        "sequence_length": 2048,
-        "lora": {"rank": 16, "targets": ["query", "value"]},
-    },
-    "parallelism": {"tensor": 8},
-}
+LLAMA: dict[str, Any] = read_data("plans")["checkpointed_adapters"]
 
 
 def size(changes: dict[str, Any]) -> int:

@@ -15,17 +15,10 @@ from planner.base import resources
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 
 MODELS = sorted(path.stem for path in (resources.folder("presets") / "models").glob("*.yaml"))
-SPARSE = (
-    "deepseek-v3.2",
-    "deepseek-v4-flash",
-    "deepseek-v4-pro",
-    "glm5-744b-a40b",
-    "glm5.3-flash",
-    "minimax-m3",
-)
+SPARSE = read_data("plans")["sparse_attention"]
 WINDOWED = ("gemma3-27b", "gpt-oss-120b", "llama4-scout", "mistral-7b")
 #: Of each kind of model one or two, and those whose scores are most of their FLOPs.
 QUICK = {*SPARSE, *WINDOWED, "bert-base", "dit-xl-2", "jamba-52b", "seed-oss-36b", "t5-small"}

@@ -16,14 +16,7 @@ from planner.engine.evaluate import Evaluation
 from tests.changed import evaluation_of
 from tests.conftest import read_data
 
-DENSE: dict[str, Any] = {
-    "layers": 2,
-    "hidden": 4096,
-    "vocab": 32_768,
-    "max_sequence": 32_768,
-    "attention": {"heads": 32, "head_dim": 128},
-    "mlp": {"gated": True, "intermediate": 14_336},
-}
+DENSE: dict[str, Any] = read_data("plans")["systolic"]
 
 
 def evaluation(accelerator: Any, model: dict[str, Any], **changes: Any) -> Evaluation:

@@ -76,14 +76,7 @@ def test_the_parts_of_a_step_make_the_step() -> None:
     )
 
 
-FASTER = {
-    "products": {"time__efficiency": {"matmul": "0.9"}},
-    "memory": {"time__efficiency": {"memory": "1"}},
-    "link": {"time__efficiency": {"link": "1"}},
-    "network": {"time__efficiency": {"network": "1"}},
-    "launches": {"time__efficiency": {"launch": "1 us"}},
-    "attention": {"time__efficiency": {"attention": "0.9"}},
-}
+FASTER = read_data("book")["faster"]
 
 
 @pytest.mark.parametrize("what", FASTER)

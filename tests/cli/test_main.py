@@ -114,17 +114,7 @@ def test_require_fit_fails_where_what_decides_is_not_stated(run_cli: RunCli) -> 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("presets/nothing.yaml",), "presets/nothing.yaml: no such file"),
-        (("vaildate", PLAN), "did you mean 'validate'?"),
-        ((PLAN, "--set", "training.tokens"), "--set training.tokens"),
-        ((PLAN, "--set", "training.token=1T"), "did you mean 'tokens'?"),
-        ((PLAN, "--fromat", "md"), "--fromat"),
-        (("explain", PLAN, "memory.totl"), "did you mean 'memory.total'?"),
-        (("solve", PLAN, "largest-modle"), "did you mean 'largest-model'?"),
-        (("solve", PLAN, "--vary", "training.micro_bach", "--until", "time.mfu>=0"), "_batch'?"),
-        (("search", PLAN, "--fix", "parallelism.tensor=3"), "are not divisible by tensor 3"),
-        (("solve", "largest-model", PLAN), "is a question, not a plan (solve PLAN largest-model)"),
-        ((PLAN, "-o", "report.pdf"), "report.pdf"),
+        *read_data("cli")["wrong_calls"],
         pytest.param(
             (PLAN, "-o", "no/such/folder/r.md"), "no/such/folder/r.md", marks=pytest.mark.slow
         ),

@@ -24,13 +24,7 @@ CHECKPOINTS = {
     "qwen3-30b-a3b": 30_532_122_624,
 }
 #: Every kind of document but a plan, by one that ships.
-OTHERS = {
-    "model": "models/llama3-8b.yaml",
-    "cluster": "clusters/h100x1024.yaml",
-    "accelerator": "accelerators/h100-sxm-80gb.yaml",
-    "schedule": "schedules/dualpipe.yaml",
-    "study": "studies/llama70b_devices.yaml",
-}
+OTHERS = read_data("cli")["other_models"]
 #: Commands whose first word is a plan, with what each needs besides.
 TAKE_A_PLAN: dict[str, list[str]] = read_data("cli")["take_a_plan"]
 

@@ -241,13 +241,7 @@ def test_arguments_of_a_script(tmp_path: Path) -> None:
     as_plan(file, imports.import_file(PYTHIA, "eleuther").document)
 
 
-LINES = [
-    "gpt2-small on 8 h100, 10B tokens",
-    "gpt2-small on 8 h100, 1.5T tokens, $2.5/h, dropout 0.1",
-    "70B on 1024 h100 15T tokens",
-    "gpt2-small on 1 a100 batch 64 micro batch 4",
-    "gpt2-small 8 x h100 1T tokens in 30 days zero3 40.5% mfu",
-]
+LINES = read_data("cli")["written_lines"]
 
 
 @pytest.mark.slow(every=5)
@@ -343,13 +337,7 @@ def test_a_plan_that_was_printed_resolved(name: str, tmp_path: Path) -> None:
     as_plan(file, plan)
 
 
-SHARES = {
-    "cluster.price": "50 USD/day",
-    "cluster.accelerator.link.latency": "10/3 us",
-    "cluster.accelerator.power": "1/3 kWh/h",
-    "time.restart": "7/11 min",
-    "model.norm_epsilon": 1e-30,
-}
+SHARES = read_data("cli")["shares"]
 
 
 def test_numbers_without_a_decimal_are_printed_resolved(tmp_path: Path) -> None:

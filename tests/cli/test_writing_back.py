@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.base.errors import PlanError
 from planner.questions.write_back import write_values
-from tests.conftest import ROOT, RunCli
+from tests.conftest import ROOT, RunCli, read_data
 
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
 SMALL = """\
@@ -117,15 +117,10 @@ def test_what_a_plan_extends_is_taken_away_by_null(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("solve", "gpt2small_hgx-h100", "longest-context", "--write"), "is read-only"),
-        (("solve", "-", "longest-context", "--write"), "is read-only"),
-        (("solve", "plan.yaml", "longest-context", "-o", "plan.yaml"), "this is an input"),
-        (("solve", "plan.yaml", "longest-context", "-o", "plan.txt"), "no plan has the ending"),
-        (("solve", "plan.yaml", "compute-optimal", "--write"), "--write and -o do not apply"),
+        *read_data("cli")["unwritable"],
         pytest.param(
             ("search", "plan.yaml", "--apply", "nix.yaml"), "no such file", marks=pytest.mark.slow
         ),
-        (("search", "plan.yaml", "--rank", "1"), "--apply PLAN.yaml"),
         pytest.param(
             ("search", "plan.yaml", "--apply", "plan.yaml", "--rank", "99"),
             "or simplest",

@@ -160,13 +160,7 @@ def test_what_cannot_be_answered_is_one_clear_fault(
 
 
 MORE = ("parameters.total", "compute.training_flops", "memory.total", "time.step_seconds")
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"parallelism": {"zero": 3}},
-    {"parallelism": {"tensor": 2, "zero": 1}, "training": {"recompute": "selective"}},
-    {"training": {"recompute": "full", "attention": "eager"}},
-    {"training": {"optimizer": "muon"}, "parallelism": {"zero": 2}},
-]
+WAYS: list[dict[str, Any]] = read_data("connect")["ways_of_diffusion"]
 
 
 @pytest.mark.slow(every=5)

@@ -94,13 +94,7 @@ def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
 
 # Options of Megatron-LM's trainer, which Megatron Core knows nothing of.
 OF_THE_TRAINER = set(read_data("exports")["of_megatrons_trainer"])
-RENAMED = {
-    "num-experts": "num_moe_experts",
-    "fp8-format": "fp8",
-    "fp4-format": "fp4",
-    "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
-    "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage",
-}
+RENAMED = read_data("exports")["renamed"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -19,14 +19,7 @@ ROWS = json.loads(DATA.read_text("utf-8"))["models"]
 RUN = [row for row in ROWS if "tower_flops" in row]
 LENGTH = 1024
 VISION: dict[str, Any] = read_data("connect")["vision_tower"]
-TEXT: dict[str, Any] = {
-    "layers": 8,
-    "hidden": 256,
-    "vocab": 1000,
-    "max_sequence": 2048,
-    "attention": {"heads": 8, "kv_heads": 4},
-    "mlp": {"intermediate": 704, "gated": True},
-}
+TEXT: dict[str, Any] = read_data("connect")["text_of_towers"]
 
 
 def result(model: dict[str, Any], **more: Any) -> Any:
@@ -75,14 +68,7 @@ def test_a_tower_that_is_not_known_is_left_out_and_told(change: dict[str, Any], 
     assert "text part" in found.notes[0] and said in found.notes[0]
 
 
-WAYS = [
-    {},
-    {"parallelism": {"zero": 3}},
-    {"parallelism": {"tensor": 2, "pipeline": 2, "zero": 1}},
-    {"training": {"recompute": "full"}},
-    {"training": {"recompute": "selective"}, "parallelism": {"context": 2, "zero": 2}},
-    {"training": {"optimizer": "muon"}},
-]
+WAYS = read_data("connect")["ways_of_towers"]
 MORE = read_data("connect")["towers"]
 
 

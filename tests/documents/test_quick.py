@@ -31,16 +31,7 @@ WORDS = (
 
 #: Lines as people type them, and what they must mean.
 LINES = read_data("quick_lines")
-SHORT = {
-    "m": "model",
-    "a": "cluster.accelerator",
-    "n": "cluster.devices",
-    "node": "cluster.devices_per_node",
-    "tok": "training.tokens",
-    "seq": "training.sequence_length",
-    "gb": "training.global_batch",
-    "mb": "training.micro_batch",
-}
+SHORT = read_data("documents")["short_lines"]
 
 
 def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
@@ -316,12 +307,7 @@ def test_what_is_not_understood_is_told_at_its_column_with_what_is() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "no model"),
-        ("on 64 h100", "no model"),
-        ("llama3-8b on 64 h100 tp8 tp4", "<text>:1:26: a second parallelism.tensor: 4"),
-        ("llama3-8b on 64 h100 tp3", "<text>:1:14: 64 devices are not a multiple of"),
-        ("llama3-8b on 64 h100 zero7", "<text>:1:22: parallelism.zero is 7"),
-        ("llama3-8b on 64 h100 __import__('os')", "<text>:1:22: not understood"),
+        *read_data("faults")["lines"],
         ("x" * 2000, "too much text"),
     ],
 )

@@ -28,14 +28,7 @@ SCHEMAS = {
     file.name.removesuffix(".schema.json"): json.loads(file.read_text("utf-8"))
     for file in (ROOT / "schemas").glob("*.json")
 }
-FOLDERS = {
-    "plan": ("presets", "tests/documents", "tests/documents/valid"),
-    "study": ("presets/studies",),
-    "model": ("presets/models",),
-    "cluster": ("presets/clusters",),
-    "accelerator": ("presets/accelerators",),
-    "schedule": ("presets/schedules",),
-}
+FOLDERS = read_data("documents")["folders_of_schemas"]
 BAD = {"training": {"tokens": "many"}, "model": {"layers": "banana"}, "cluster": {"price": "5 EUR"}}
 
 
@@ -63,25 +56,11 @@ def documents() -> dict[str, tuple[str, Any]]:
 
 
 #: Of plans that extend another, what changes a part of what that one has.
-PARTIAL: list[dict[str, Any]] = [
-    {"cluster": {"devices": 64}, "model": {"layers": 40}},
-    {"cluster": {"storage": {"blocking": "5%"}, "network": {"latency": "3 us"}}},
-    {"cluster": {"accelerator": {"power": "500 W", "link": {"latency": "3 us"}}}},
-    {"cluster": {"accelerator": {"peaks": {"bf16": {"value": "900 TFLOP/s"}}}}},
-    {"model": {"encoder": {"attention": {"heads": 8}}}},
-    {"training": {"lora": {"targets": ["query"]}}, "quantities": {"ratio": {"unit": "1"}}},
-]
+PARTIAL: list[dict[str, Any]] = read_data("documents")["partial_schemas"]
 #: What a plan that extends none leaves out.
 MISSING: list[dict[str, Any]] = read_data("documents")["missing_keys"]
 #: What is wrong in any plan.
-UNKNOWN: list[dict[str, Any]] = [
-    {"cluster": {"devces": 64}},
-    {"model": {"layer": 40}},
-    {"cluster": {"devices": 0}},
-    {"cluster": {"storage": {"bandwidth": "fast"}}},
-    {"cluster": {"accelerator": {"peaks": {"bf16": {"rate": 1}}}}},
-    {"training": {"lora": {"rnk": 8}}},
-]
+UNKNOWN: list[dict[str, Any]] = read_data("documents")["unknown_keys"]
 
 
 def refused() -> Iterator[tuple[str, Any]]:

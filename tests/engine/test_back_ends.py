@@ -22,17 +22,11 @@ from planner.engine.run import slopes
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.results.attribution import break_down
+from tests.conftest import read_data
 from tests.over_arrays import over_arrays
 from tests.strategies import plans
 
-QUANTITIES = (
-    "memory.process",
-    "memory.headroom_p95",
-    "time.step_seconds",
-    "time.training_days",
-    "compute.flops_per_token",
-    "checkpoint.bytes",
-)
+QUANTITIES = read_data("results")["quantities_of_back_ends"]
 BANDWIDTH = "cluster.accelerator.memory_bandwidth"
 
 

@@ -25,14 +25,9 @@ from planner.questions.search.engine import search
 from planner.questions.search.layouts import COMMON
 from planner.questions.solve.questions import ask
 from planner.results.result import evaluate_plan
+from tests.conftest import read_data
 
-PLAN: dict[str, Any] = {
-    "name": "open",
-    "model": "gpt2-medium",
-    "cluster": {"accelerator": "a100-sxm-40gb", "devices": 16, "devices_per_node": 8},
-    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "parallelism": "auto",
-}
+PLAN: dict[str, Any] = read_data("plans")["automatic"]
 SPELLED = ("tensor", "pipeline", "context", "zero", "virtual_pipeline", "replicate", "sequence")
 
 
@@ -241,12 +236,8 @@ def test_a_layout_is_left_open_only_where_nothing_is_said_of_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": {"parameters": "7B"}}, "shape of the model"),
-        ({"model": "bloom-560m", "training": {"tokens": "1B"}}, "global_batch"),
+        *read_data("faults")["automatic"],
         ({"training": {**PLAN["training"], "mode": "inference"}}, "training step"),
-        ({"parallelism": {"auto": True, "tensor": 3}}, "3"),
-        ({"parallelism": {"auto": True, "data": 4}}, "parallelism.data follows"),
-        ({"parallelism": "best"}, "auto"),
     ],
 )
 def test_what_auto_cannot_do(changes: dict[str, Any], said: str) -> None:

@@ -23,15 +23,10 @@ from planner.questions.search import engine, ranking
 from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.layouts import COMMON, KERNELS
 from planner.report import searched
+from tests.conftest import read_data
 
 STEP = "time.step_seconds"
-PLAN: dict[str, Any] = {
-    "name": "small",
-    "model": "gpt2-medium",
-    "cluster": {"accelerator": "a100-sxm-40gb", "devices": 16, "devices_per_node": 8},
-    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "parallelism": {},
-}
+PLAN: dict[str, Any] = read_data("plans")["ranking"]
 
 
 @cache

@@ -16,7 +16,7 @@ from planner.questions.constraints import Limit, fit_limit
 from planner.questions.studies.points import _CODES, STATES
 from planner.results.result import Result
 from planner.results.verdict import VERDICTS, decide_state
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_data
 
 PLAN = ROOT / "presets" / "llama70b_h100x1024.yaml"
 SIZE = {
@@ -134,13 +134,7 @@ def test_the_first_plan_that_ships_predicts_and_fits_at_worst() -> None:
 
 PLANS = sorted((ROOT / "presets").glob("*.yaml"))
 #: What a plan may say about a run that has not been, with two values.
-ASSUMPTIONS = {
-    "time.mfu": (0.3, 0.4),
-    "time.restart": ("10 min", "20 min"),
-    "time.efficiency.matmul": (0.5, 0.6),
-    "training.expert_imbalance": (1.25, 1.5),
-    "cluster.stragglers": (0.1, 0.2),
-}
+ASSUMPTIONS = read_data("plans")["assumptions"]
 
 
 @pytest.mark.slow(every=5)

@@ -23,7 +23,7 @@ from planner.questions.fit_table import evaluate_fit_table
 from planner.report.fit_table import format_fit_table
 from planner.results.result import evaluate_plan
 from planner.serve import find, page
-from tests.conftest import ROOT, RunCli, leave_to_night
+from tests.conftest import ROOT, RunCli, leave_to_night, read_data
 from tests.serve.conftest import Server
 
 #: A dense model on a node, and one of experts on eight; both with predicted times.
@@ -354,25 +354,10 @@ def test_the_lists_of_the_panel_have_the_quantities_and_the_keys() -> None:
 @pytest.mark.parametrize(
     ("name", "body", "field", "words"),
     [
-        ("search", {"limit": "time.training_dayz <= 3"}, "limit", "time.training_days"),
-        ("search", {"fixed": ["parallelism.tensr"]}, "fixed", "parallelism.tensor"),
-        ("search", {"margin": "much"}, "margin", "p95"),
-        ("solve", {"question": "cheapest"}, "deadline", "30 days"),
-        ("solve", {"question": "cheapest", "deadline": "soon"}, "deadline", "30 days"),
-        ("solve", {"question": "compute-optimal", "budget": "some"}, "budget", ""),
-        ("solve", {"question": "longest-contxt"}, "until", "longest-context"),
-        ("solve", {"vary": "training.micro_bach", "until": "x<=1"}, "vary", "micro_batch"),
-        ("solve", {"vary": "training.micro_batch", "until": "memory"}, "until", ""),
-        ("solve", {"vary": "training.micro_batch"}, "until", ""),
-        ("chart", {"quantity": "time.dayz", "key": "cluster.devices"}, "quantity", "time."),
-        ("chart", {"quantity": "time.mfu", "key": "cluster.device"}, "key", "cluster.devices"),
-        ("chart", {"quantity": "time.mfu", "key": "cluster.devices", "values": "[x"}, "values", ""),
-        ("chart", {"quantity": "time.mfu", "key": "training", "values": ""}, "values", "values"),
+        *read_data("serve")["faults_of_fields"],
         ("chart", {"quantity": "time.mfu", "key": "k" * 400}, "key", "300"),
-        ("chart", {"quantity": ["x"], "key": "cluster.devices"}, "quantity", ""),
-        ("report", {"kind": "pdf"}, "", "pdf"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told_in_a_line_beside_its_field(
     name: str, body: dict[str, Any], field: str, words: str
 ) -> None:

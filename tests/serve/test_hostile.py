@@ -86,18 +86,10 @@ def test_a_malformed_header_is_refused(server: Server, status: int, head: bytes)
 @pytest.mark.parametrize(
     ("status", "words", "body", "headers"),
     [
-        (400, "NaN is not a number", '{%s, "top": NaN}', {}),
-        (400, "not a number", '{%s, "set": {"training.micro_batch": -Infinity}}', {}),
-        (400, "1e999 is out of range", '{%s, "set": {"training.micro_batch": 1e999}}', {}),
+        *read_data("serve")["hostile_bodies"],
         (400, "digits", '{%s, "set": {"training.micro_batch": ' + "9" * 6001 + "}}", {}),
         (400, "nested", '{%s, "set": ' + "[" * 100_000, {}),
-        (400, "duplicate key", '{%s, "plan": "gpt3_a100x1024"}', {}),
-        (400, "duplicate key", '{"plan": {"training": {"tokens": 1, "tokens": 2}}}', {}),
-        (415, "UTF-8", "{%s}", {"Content-Type": "application/json; charset=utf-16"}),
-        (415, "compressed", "{%s}", {"Content-Encoding": "gzip"}),
-        (422, "at most 1000", '{%s, "top": 1000000000000}', {}),
         (422, "at most 1000", '{%s, "fix": [' + '"a",' * 1000 + '"b"]}', {}),
-        (422, "at most 1000", '{%s, "set": {%s}}', {}),
     ],
 )
 def test_a_body_that_cannot_be_meant_is_refused(

@@ -15,6 +15,7 @@ import yaml
 from planner.cli import main
 from planner.cli.commands import COMMANDS
 from planner.serve.programs import DOCUMENTS, LEFT_OUT, OUTSIDE, TOOLS
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = "llama70b_h100x1024"
@@ -35,50 +36,12 @@ def printed(*words: str) -> Any:
 @pytest.mark.parametrize(
     ("tool", "body", "words"),
     [
-        ("evaluate", {"plan": PLAN}, ["report", PLAN]),
-        (
-            "evaluate",
-            {"plan": PLAN, "set": {"training.tokens": "2T", "parallelism.tensor": 4}},
-            ["report", PLAN, "--set=training.tokens=2T", "--set=parallelism.tensor=4"],
-        ),
+        *read_data("serve")["answers_of_programs"],
         (
             "evaluate",
             {"plan": PLAN, "set": ["time.mfu=0.4"], "quantities": FOUR},
             ["report", PLAN, "--set=time.mfu=0.4", *(f"--only={one}" for one in FOUR)],
         ),
-        ("advise", {"plan": PLAN}, ["advise", PLAN]),
-        (
-            "explain",
-            {"plan": PLAN, "quantity": "training time", "depth": 3},
-            ["explain", PLAN, "training", "time", "--depth=3"],
-        ),
-        (
-            "explain",
-            {"plan": PLAN, "quantity": "mfu", "symbolic": True},
-            ["explain", PLAN, "mfu", "--symbolic"],
-        ),
-        (
-            "solve",
-            {"plan": PLAN, "question": "tokens-by-deadline", "deadline": "30 days"},
-            ["solve", PLAN, "tokens-by-deadline", "--deadline=30 days"],
-        ),
-        (
-            "solve",
-            {"plan": PLAN, "vary": "training.micro_batch", "until": ["memory.total<=60 GiB"]},
-            ["solve", PLAN, "--vary=training.micro_batch", "--until=memory.total<=60 GiB"],
-        ),
-        (
-            "search",
-            {"plan": PLAN, "top": 3, "fix": ["parallelism.tensor=8", "parallelism.pipeline=4"]},
-            [
-                "search",
-                PLAN,
-                "--top=3",
-                "--fix=parallelism.tensor=8",
-                "--fix=parallelism.pipeline=4",
-            ],
-        ),
-        ("diff", {"a": PLAN, "b": "gpt3_a100x1024"}, ["diff", PLAN, "gpt3_a100x1024"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -149,30 +112,12 @@ def test_an_answer_of_no_is_an_answer(server: Any) -> None:
 @pytest.mark.parametrize(
     ("tool", "body", "place", "words"),
     [
+        *read_data("serve")["faults_of_programs"],
         ("evaluate", {"plan": TEXT + "colour: red\n"}, f"plan.yaml:{LAST}:1", "colour"),
         ("evaluate", {"plan": SEVEN}, "plan.yaml:14:11", "heads"),
-        ("evaluate", {}, "", "'plan' is missing"),
-        ("evaluate", {"plan": PLAN, "quantity": "x"}, "", "did you mean 'quantities'?"),
-        ("evaluate", {"plan": PLAN, "quantities": ["memory.totl"]}, "", "memory.total"),
-        ("evaluate", {"plan": PLAN, "quantities": "memory.total"}, "", "array"),
-        ("evaluate", {"plan": "llama70b"}, "", "did you mean 'llama70b_h100x1024'?"),
-        ("evaluate", {"plan": 5}, "", "'plan' is not a plan"),
-        ("evaluate", {"plan": PLAN, "set": {"training.colour": 1}}, "--set", "colour"),
-        ("evaluate", {"plan": PLAN, "fields": ["verdict.stat"]}, "", "did you mean 'state'?"),
-        ("evaluate", {"plan": PLAN, "fields": ["quantities.value"]}, "", "no field 'value'"),
-        ("evaluate", {"plan": PLAN, "fields": "verdict"}, "", "array"),
-        ("evaluate", {"plan": PLAN, "field": ["verdict"]}, "", "did you mean 'fields'?"),
         ("search", {"plan": PLAN, "top": 10**12}, "", "at most 1000"),
-        ("search", {"plan": PLAN, "top": 0}, "", "at least 1"),
-        ("search", {"plan": PLAN, "top": "3"}, "", "integer"),
-        ("search", {"plan": PLAN, "full": "yes"}, "", "boolean"),
-        ("search", {"plan": PLAN, "for": "megatrn"}, "", "did you mean 'megatron'?"),
-        ("solve", {"plan": PLAN, "question": "largest-modl"}, "", "largest-model"),
-        ("explain", {"plan": PLAN, "quantity": "--symbolic"}, "", "dash"),
-        ("diff", {"a": PLAN}, "", "'b' is missing"),
-        ("diff", {"a": PLAN, "b": "main"}, "", "nor a built-in plan"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_has_its_place_and_what_is_allowed(
     server: Any, tool: str, body: dict[str, Any], place: str, words: str
 ) -> None:
