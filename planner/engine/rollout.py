@@ -200,6 +200,8 @@ def bind_rollout(
         read = 1 / sum(1 / one(1, prompt.mean).value(rate) for one in engines)
         bindings |= {notation.n_eng: replicas, notation.n_slot: slots, notation.r_read: read}
         stretches = list_stretches(prompt.mean, response, requests, slots, replicas)
+        if rl["rollout"]["partial"]:  # each ended response makes room for one of a later step
+            stretches = [Stretch(requests * response.mean / slots, slots, live)]
         return bindings, tuple(_yield_rungs(stretches, engines, drafted))
     except Absent as absent:
         missing = (notation.n_eng, notation.n_slot, notation.r_read, notation.M_eng, notation.M_one)

@@ -218,6 +218,9 @@ def _fill_devices(draft: Draft, rl: dict[str, Any]) -> bool:
     if rl["staleness"] and not split:
         wrong = "an engine on the trainer's devices generates with the newest weights"
         draft.fault("rl.staleness", wrong, "0, or placement: split")
+    if rollout["partial"] and not rl["staleness"]:
+        wrong = "a step on policy waits for all of its responses"
+        draft.fault("rl.rollout.partial", wrong, "rl.staleness: 1, or false")
     if split:
         draft.data["cluster"]["devices"] = left
         draft.derived["cluster.devices"] = f"those of the trainer: {every} less rl.rollout.devices"
@@ -335,6 +338,8 @@ def _list_engine_changes(rollout: Mapping[str, Any], trainer: Mapping[str, Any])
     if rollout["precision"] == "fp8":  # engines keep the weights themselves in 8 bit
         training["bytes"] = {**(training.get("bytes") or {}), "weight": 1, "compute": 1}
     layout |= {key: rollout[key] for key in ("tensor", "pipeline", "expert")}
+    if rollout["expert"] > 1:  # engines divide experts over the devices of tensor parallelism too
+        layout["expert_tensor"] = max(1, rollout["tensor"] // rollout["expert"])
     return {
         "training": training,
         "parallelism": layout,

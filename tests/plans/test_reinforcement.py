@@ -91,6 +91,34 @@ def test_an_engine_without_degrees_has_room_for_weights_and_as_much_cache() -> N
     assert evaluate(**large)["rl.step_seconds"].value > 0
 
 
+def test_an_engine_divides_experts_over_tensor_parallel_devices_too() -> None:
+    """As vLLM does: 4 experts-parallel ranks of 4 devices hold a quarter of the experts each."""
+    plan = "presets/reinforcement/grpo_qwen3-30b-a3b_32xh100.yaml"
+    held = [
+        planner.load(plan, {"rl.rollout.tensor": 4, "rl.rollout.expert": expert}).evaluate()
+        for expert in (1, 4, 16)
+    ]
+    sizes = [one["rl.memory.engine_weights"].value for one in held]
+    experts = 48 * 128 * 3 * 2048 * 768 * 2  # bytes of Qwen3-30B-A3B's
+    assert sizes[0] == sizes[1] and sizes[1] - sizes[2] == experts // 4 - experts // 16
+
+
+def test_partial_rollouts_wait_for_no_longest_response() -> None:
+    """Twice the responses take twice as long; with a tail at its end a rollout takes less."""
+    split = {"rl__placement": "split", "rl__staleness": 1, "rl__rollout__devices": 8}
+    for partial in (True, False):
+        keys = {**split, "rl__rollout__max_concurrency": 64, "rl__rollout__partial": partial}
+        one, two = (evaluate(**keys, rl__samples=n)["rl.decode_seconds"].value for n in (32, 64))
+        assert two / one == pytest.approx(2, rel=0.001) if partial else two / one < 1.95
+
+
+def test_weights_take_as_long_as_their_tensors_and_a_nodes_cards() -> None:
+    """Llama 3.1 8B has 291 tensors (model.safetensors.index.json)."""
+    slow, none = (evaluate(rl__sync_tensor_seconds=seconds) for seconds in (1, 0))
+    assert slow["rl.sync_tensors"].value == 291
+    assert slow["rl.sync_seconds"].value - none["rl.sync_seconds"].value == pytest.approx(291)
+
+
 def test_a_layout_is_found_for_the_trainer() -> None:
     found = planner.load({**PLAN, "parallelism": "auto"}).evaluate()
     assert found.verdict["state"] == "fits"
