@@ -157,7 +157,7 @@ class _RlRun:
         groups = (self.lengths[number :: self.replicas] for number in range(self.replicas))
         runs = sorted(time_replica(group, self.slots, self.pace) for group in groups if group)
         if self.result.plan.data["rl"]["rollout"]["partial"]:
-            runs = [ReplicaRun(*[self._get_seconds("decode")] * 2, ())]
+            runs = [ReplicaRun(self._get_seconds("decode"), self._get_seconds("decode"), ())]
         lanes = REPLICA_LANES if len(runs) > 1 else ONLY
         pauses = ("sync", "prefill") if self.late else ("prefill",)  # of all replicas alike
         start = begin + sum(map(self._get_seconds, pauses))
