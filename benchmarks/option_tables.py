@@ -120,28 +120,9 @@ def list_sections(root: Path, sections: Mapping[str, Sequence[str]]) -> Iterator
 
 
 #: Folder of the classes and their sections, by framework.
-SECTIONS: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
-    "torchtitan": (
-        "torchtitan/config",
-        {
-            "training": ["TrainingConfig"],
-            "parallelism": ["ParallelismConfig"],
-            "compile": ["CompileConfig"],
-        },
-    ),
-    "nanotron": (
-        "src/nanotron/config",
-        {
-            "parallelism": ["ParallelismArgs"],
-            "model": ["ModelArgs"],
-            "model.model_config": ["LlamaConfig", "Qwen2Config"],
-            "model.model_config.moe_config": ["MoEConfig"],
-            "tokens": ["TokensArgs"],
-            "optimizer": ["OptimizerArgs"],
-            "optimizer.optimizer_factory": ["SGDOptimizerArgs", "AdamWOptimizerArgs"],
-        },
-    ),
-}
+SECTIONS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text("utf-8")
+)["sections"]
 
 
 def write_table(options: dict[str, Any]) -> str:
@@ -165,7 +146,7 @@ def read_options(name: str, root: Path) -> dict[str, Any]:
         types = (root / "src/maxtext/configs/types.py").read_text("utf-8")
         more = re.findall(r"^  (vision_encoder_block|log_moe_bias_norms)\b", types, re.MULTILINE)
         return {**dict.fromkeys(more), **none}
-    folder, sections = SECTIONS.get(name, ("", {}))
+    folder, sections = SECTIONS.get(name, {"folder": "", "classes": {}}).values()
     found = list_sections(root / folder, sections) if sections else list_megatron(root)
     return {key.removeprefix("--"): value for key, value in found}
 

@@ -1,39 +1,78 @@
 """What a newcomer's plan misses against the plans that experts ran.
 
-    python -m benchmarks.practice [NAME...]
+    python -m benchmarks.practice [NAME...] [--unstated FILE]
 
 Each published run (presets/runs) is planned as published, and as a newcomer would type it, with
 model, cluster, batch, sequence length, number formats (of products, master weights and optimizer
-states) and adapters only, under the software of today
-and under that of the month in which it was published, with the framework that ran it where that is
-one of the stacks that a plan can name. Printed are the predicted step of today over the published
-plan's, and in which newcomer's interval the measured value is.
+states) and adapters only, under the software of today and under that of the month in which it was
+published, with the framework that ran it where that is one of the stacks that a plan can name.
+Printed are the predicted step of today over the published plan's, and in which newcomer's interval
+the measured value is.
+
+A plan that names no software gets the one that most people run. How far the software that ran lies
+from it, with the layout that a search finds under each, widens the interval of such a plan, by the
+rule of ``benchmarks.spread``; ``--unstated`` writes it (presets/efficiency/practice.yaml). Here
+each run is judged by the spread of all other sources.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+from benchmarks import spread
 from planner.base import units
 from planner.base.display import columns
 from planner.documents import source
 from planner.documents.references import list_runs, preset_names
+from planner.plans import error_bands
 from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
+from planner.results import intervals
+from planner.results.result import Result
 
 STEP = "time.step_seconds"
 #: What a newcomer types of a run, and of the bytes of a parameter.
 TYPED = ("tokens", "sequence_length", "global_batch", "precision", "lora")
 FORMATS = ("master", "state")
+#: What a plan leaves open of the software that it gets by default (``time.unstated``).
+OPEN = ("framework and release", "framework")
+HEAD = """\
+# Step under the software that ran published runs over the step under the software that a plan of
+# them gets where it names none, each with the layout that a search finds, less 1: 5th and 95th
+# percentile of a new source, by the rule of benchmarks/spread.py. Written by benchmarks.practice.
+"""
 
 
-#: A run; the newcomer's predicted step over the published plan's; the published plan's prediction
-#: over the measured value, less one; and whether the measured value is in the newcomer's 90 %
-#: interval, under the software of today and of its month.
-NewcomerRow = tuple[str, float, float, bool, bool]
+class NewcomerRow(NamedTuple):
+    """A run, and what a newcomer's plans of it predict.
+
+    Attributes:
+        name, source: of the run.
+        quantity, measured: what was measured, and its value in its unit.
+        ratio: step of the newcomer's plan over that of the published plan.
+        off: prediction of the published plan over the measured value, less one.
+        today: under the software of today.
+        then: under that of the run's month, with its framework where a plan can name it.
+        apart: logarithm of the step under the software that ran over the one under the software
+            that the plan gets, by what it leaves open; only where a plan can name what ran.
+    """
+
+    name: str
+    source: str
+    quantity: str
+    measured: float
+    ratio: float
+    off: float
+    today: Result
+    then: Result
+    apart: Mapping[str, float]
 
 
 def strip_run(data: dict[str, Any], **dated: str) -> dict[str, Any]:
@@ -50,29 +89,80 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
     for name in names or list_runs():
         run, data = evaluate(load(name)), source.read_document(source.locate_file(name, "plan")[0])
         (row,) = run.plan.document.get("measured")
-        quantity, dated = row["quantity"], {"kernels": row["date"]}
+        month, quantity = {"kernels": row["date"]}, row["quantity"]
         software = run.plan.get("training.implementation")
-        if software in preset_names("stack"):
-            dated["stack"] = f"{software}@{row['date']}"
-        today, then = (evaluate(load(strip_run(data.plain(), **kept))) for kept in ({}, dated))
+        known = software in preset_names("stack")
+        own = {**month, "stack": f"{software}@{row['date']}"} if known else month
+        typed = (load(strip_run(data.plain(), **kept)) for kept in ({}, month, own))
+        today, dated, then = map(evaluate, typed)
         measured = units.parse(row["value"], today[quantity].unit)
-        ratio, off = today[STEP].number / run[STEP].number, run[quantity].number / measured
-        ends = [typed[quantity].interval or (0, 0) for typed in (today, then)]
-        inside, once = (low <= measured <= high for low, high in ends)
-        yield name, float(ratio), float(off) - 1, inside, once
+        named = then.plan.get("training.implementation") == software
+        pairs = zip(OPEN, (today, dated), strict=True) if named else ()
+        apart = {key: math.log(then[STEP].number / one[STEP].number) for key, one in pairs}
+        yield NewcomerRow(
+            name, row["source"], quantity, float(measured),
+            float(today[STEP].number / run[STEP].number),
+            float(run[quantity].number / measured) - 1, today, then, apart,
+        )  # fmt: skip
+
+
+def find_spread(rows: list[NewcomerRow], left_out: str = "") -> dict[str, spread.Interval]:
+    """Return how far software that ran lies from what a plan gets, of all sources but one."""
+    ratios: dict[spread.Kind, dict[str, list[float]]] = {("practice", key): {} for key in OPEN}
+    for row in rows:
+        for key, apart in row.apart.items():
+            if row.source != left_out:
+                ratios["practice", key].setdefault(row.source, []).append(apart)
+    found = (spread.intervals({kind: ratios[kind]}) for kind in ratios)
+    return {key: band for one in found for (_, key), band in one.items()}
+
+
+def is_inside(row: NewcomerRow, typed: Result, spreads: Mapping[str, spread.Interval]) -> bool:
+    """Decide whether the measured value is in the interval of a newcomer's plan."""
+    settings = typed.evaluation.case.settings
+    what = error_bands.classify_time(row.quantity, settings)
+    band = error_bands.find_time_band(what, {**settings, "time.unstated": ""})
+    if left := settings.get("time.unstated"):
+        band = error_bands.widen_band(band, {"leaves_open": left, **spreads[left]._asdict()})
+    value, ends = typed[row.quantity].number, (1 + band.low, 1 + band.high)
+    other = partial(intervals.get_or_zero, evaluation=typed.evaluation)
+    low, high = intervals.compute_bounds(row.quantity, value, other, *ends, min, max)
+    return bool(low <= row.measured <= high)
+
+
+def format_document(found: Mapping[str, spread.Interval]) -> str:
+    """Format the spread as it ships."""
+    rows = (
+        f"  - {{leaves_open: {key}, low: {band.low:.2f}, high: {band.high:.2f}, "
+        f"rows: {band.rows}, sources: {band.sources}}}\n"
+        for key, band in found.items()
+    )
+    return f"{HEAD}unstated:\n{''.join(rows)}"
 
 
 def main() -> None:
-    rows = list(compare_runs(sys.argv[1:]))
-    table = [(r[0], f"{r[1]:.3f}", f"{r[2]:+.1%}", "in" * r[3], "in" * r[4]) for r in rows]
-    heads = ("run", "ratio", "published off", "today", "its month")
-    sys.stdout.write("\n".join(columns([heads, *table])))
-    ratios, inside, once = [r[1] for r in rows], sum(r[3] for r in rows), sum(r[4] for r in rows)
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="published runs; by default all")
+    parser.add_argument("--unstated", type=Path, help="document of the spread that is rewritten")
+    options = parser.parse_args()
+    rows = list(compare_runs(options.names))
+    without = {row.source: find_spread(rows, row.source) for row in rows}
+    inside = [[is_inside(r, t, without[r.source]) for t in (r.today, r.then)] for r in rows]
+    table = [
+        (r.name, f"{r.ratio:.3f}", f"{r.off:+.1%}", "in" * today, "in" * then)
+        for r, (today, then) in zip(rows, inside, strict=True)
+    ]
+    table.insert(0, ("run", "ratio", "published off", "today", "its month"))
+    sys.stdout.write("\n".join(columns(table)))
+    ratios, (now, once) = [row.ratio for row in rows], map(sum, zip(*inside, strict=True))
     near = sum(ratio <= 1.05 for ratio in ratios)
     sys.stdout.write(
         f"\n{len(rows)} runs: median {median(ratios):.3f}, most {max(ratios):.3f}, "
-        f"{near} at most 1.05, measured value inside in {inside}, of its month in {once}\n"
+        f"{near} at most 1.05, measured value inside in {now}, of its month in {once}\n"
     )
+    sys.stdout.write(document := format_document(find_spread(rows)))
+    if options.unstated:
+        options.unstated.write_text(document, "utf-8")
 
 
 if __name__ == "__main__":

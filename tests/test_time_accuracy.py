@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -277,6 +278,38 @@ def test_kinds_without_runs_say_so_and_are_wider() -> None:
     basis = intervals.find_basis("memory.total", serving)
     assert basis is not None and basis.rows == 0
     assert intervals.compute_interval("parameters.total", 1, evaluation) is None
+
+
+def test_a_plan_that_names_no_software_has_the_spread_of_software_on_top() -> None:
+    """Drawn from two distributions with these percentiles, nine of ten products lie between the
+    ends; a plan that states less has the wider interval, and says what it left open."""
+    own = bands.Basis(Fraction(-1, 5), Fraction(1, 4), 9, 3, "kind")
+    wide = bands.widen_band(own, {"leaves_open": "framework", "low": -0.1, "high": 0.6})
+    chance, sides = Random(3), ((0.8, 1.25), (0.9, 1.6))
+    draws = [
+        math.prod(
+            math.exp(chance.gauss(math.log(low * high) / 2, math.log(high / low) / 2 / 1.6449))
+            for low, high in sides
+        )
+        for _ in range(20_000)
+    ]
+    ends = [sorted(draws)[int(share * len(draws))] - 1 for share in (0.05, 0.95)]
+    assert ends == pytest.approx([float(wide.low), float(wide.high)], abs=0.02)
+    cluster = {"accelerator": "h100-sxm-80gb", "devices": 8}
+    plan = {"model": "gpt2-small", "cluster": cluster, "parallelism": "auto"}
+    run = {"tokens": "1B", "sequence_length": 1024, "global_batch": 64}
+    open_keys: tuple[dict[str, str], ...] = (
+        {}, {"kernels": "2026-08"}, {"stack": "megatron-bridge@2026-08"},
+    )  # fmt: skip
+    reach, kinds = [], []
+    for stated in open_keys:
+        result = planner.load({**plan, "training": {**run, **stated}}).evaluate()
+        basis = intervals.find_basis("time.step_seconds", result.evaluation.case.settings)
+        assert basis is not None
+        reach.append(math.log((1 + basis.high) / (1 + basis.low)))
+        kinds.append(basis.kind)
+    assert reach[0] > reach[1] > reach[2]
+    assert ["not stated" in kind for kind in kinds] == [True, True, False]
 
 
 # -- the page ----------------------------------------------------------------------------------

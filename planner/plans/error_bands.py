@@ -10,6 +10,9 @@ presets/efficiency/memory.yaml holds the same for memory, by what was read (the 
 cache, the process as the driver shows it) and what runs (all weights, experts, adapters, bytes on
 the host), written by ``benchmarks.memory_accuracy --bands``.
 
+presets/efficiency/practice.yaml holds how far the software that ran a published run lies from the
+one that a plan of it gets where it names none, written by ``benchmarks.practice --unstated``.
+
 presets/efficiency/order.yaml holds how surely predicted times put layouts in order, written by
 ``benchmarks.order --order``.
 
@@ -18,12 +21,13 @@ presets/efficiency/order.yaml holds how surely predicted times put layouts in or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
-from planner.base import resources
+from planner.base import numbers, resources
 
 DENSE, EXPERTS, LORA, INFERENCE, PATCHES = "dense", "experts", "lora", "inference", "patches"
 ROLLOUT, LOGPROBS, UPDATES, STEP = "rl-rollout", "rl-logprobs", "rl-updates", "rl-step"
@@ -103,6 +107,32 @@ def load_order() -> Order:
     rows = found["distances"]
     shares = tuple((float(row["up_to"]), float(row["in_order"])) for row in rows)
     return Order(float(found["close"]), shares)
+
+
+@cache
+def load_unstated() -> Mapping[str, Mapping[str, Any]]:
+    """Return the spread of software that plans leave open, by what they leave open
+    (``time.unstated``)."""
+    rows = resources.load_preset("efficiency/practice")["unstated"]
+    return {row["leaves_open"]: row for row in rows}
+
+
+def widen_band(band: Basis, row: Mapping[str, Any]) -> Basis:
+    """Widen an error band by the spread of software that the plan leaves open: two independent
+    factors, so that the reaches of their logarithms add up in quadrature.
+
+    Args:
+        band: of the software that the plan gets.
+        row: as ``load_unstated`` returns them.
+    """
+    own, other = (
+        [math.log1p(end) for end in (one["low"], one["high"])] for one in (band._asdict(), row)
+    )
+    middle, reach = sum(own + other) / 2, math.hypot(own[1] - own[0], other[1] - other[0]) / 2
+    low, high = (Fraction(f"{math.expm1(middle + side):.2f}") for side in (-reach, reach))
+    ends = " to ".join(numbers.text(row[end], style="change", digits=2) for end in ("low", "high"))
+    kind = f"{band.kind}; {row['leaves_open']} not stated: {ends} (training.stack)"
+    return band._replace(low=min(low, Fraction(0)), high=max(high, Fraction(0)), kind=kind)
 
 
 @cache
@@ -199,7 +229,8 @@ def find_time_band(what: str, settings: Mapping[str, Any]) -> Basis:
         of = f"{of} on {found['architecture']}, {found['software']}".replace(f" on {REST}", "")
     elif what not in (INFERENCE, PATCHES, *PHASES.values()):
         of = f"{of} on other accelerators or software"
-    return _build_basis(found, of)
+    band, spread = _build_basis(found, of), load_unstated().get(settings.get("time.unstated", ""))
+    return band if spread is None or what in PHASES.values() else widen_band(band, spread)
 
 
 def find_own_band(what: str, settings: Mapping[str, Any]) -> Basis | None:

@@ -20,7 +20,7 @@ from planner.base.errors import PlanError, nearest
 from planner.book.quantity import agrees
 from planner.documents.references import preset_names
 from planner.documents.source import list_prices, name_price
-from planner.documents.stacks import split_stack
+from planner.documents.stacks import KIND, split_stack
 from planner.plans.document import STACK, Draft, Plan
 from planner.plans.kernels import load_profile
 
@@ -421,6 +421,14 @@ def _states_host(draft: Draft) -> bool:
     return stated and shaped and draft.get("training.mode") == "train"
 
 
+def _find_unstated(draft: Draft) -> str:
+    """Return what a plan leaves open of the software that it gets by default: the framework, or
+    its release too; empty where it names the software."""
+    if draft.document.find_origin(("training", "stack")).kind != KIND:
+        return ""
+    return "framework and release" if draft.get("training.kernels") is None else "framework"
+
+
 def _predict_settings(draft: Draft) -> dict[str, Any]:
     """Return the settings of predicted time: where each group of ranks lies, what overlaps, which
     kernels run."""
@@ -455,6 +463,7 @@ def _predict_settings(draft: Draft) -> dict[str, Any]:
     return {
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
+        "time.unstated": _find_unstated(draft),
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.switched": bool((accelerator.get("link") or {}).get("switch_reduces")),
         "time.torus": (accelerator.get("link") or {}).get("axes") is not None,

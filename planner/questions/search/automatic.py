@@ -131,8 +131,9 @@ def _find_layout(document: Document) -> tuple[Layout, str, Kept]:
         (fastest,) = found.best
         behind = float(found.plain.values[STEP] / fastest.values[STEP]) - 1
         ahead = f" ({numbers.text(behind, style='share')} faster)" if behind > 0 else ""
-        of = f"within {SPARED} of" if behind <= SPARE else "that somebody ran, not"
-        best = f"the simplest {of} the fastest that fits{ahead}"
+        near = behind <= SPARE
+        of = f"simplest within {SPARED} of" if near else "fastest that somebody ran, not"
+        best = f"the {of} the fastest that fits{ahead}"
         own = found.plain.changes
         rows = stacks.iter_untried(lambda key: own.get(key, start.get(key)))
         alone = ", ".join(f"{key.rpartition('.')[2]} {own[key]}: {known}" for key, known in rows)

@@ -182,9 +182,10 @@ class Front(Best):
 class Plain:
     """The simplest layout with a score within ``SPARE`` of the smallest; ties go to the smaller.
 
-    A layout that somebody is known to have run goes before all others: one within ``SPARE`` of the
-    best of all; if there is none, one within ``SPARE`` of the best that somebody ran, unless that
-    is worse than the best of all by more than ``RUN_BEFORE`` (``SPARE`` for memory).
+    A layout that somebody is known to have run goes before all others: the simplest within
+    ``SPARE`` of the best of all; if there is none, the best that somebody ran, unless that is worse
+    than the best of all by more than ``RUN_BEFORE`` (``SPARE`` for memory). So a layout that comes
+    to lie just beyond ``SPARE`` is not exchanged for a worse one.
     """
 
     def __init__(self, by: str) -> None:
@@ -219,7 +220,7 @@ class Plain:
         """The simplest layout of those near enough to the best; None if there is none."""
         run, least = self._least[0], min(self._least)
         near, allowed = (run <= _widen_value(least, share) for share in (SPARE, self._further))
-        most = _widen_value(run if allowed and not near else least, SPARE)
+        most = _widen_value(run) if allowed and not near else _widen_value(least, SPARE)
         within = [item for item in self._fronts[not allowed].list_items() if item[0] <= most]
         return within[-1] if within else None
 
