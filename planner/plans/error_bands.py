@@ -104,17 +104,8 @@ class Order(NamedTuple):
 def load_order() -> Order:
     """Return how surely predicted times put two layouts in order."""
     found = resources.load_preset("efficiency/order")
-    rows = found["distances"]
-    shares = tuple((float(row["up_to"]), float(row["in_order"])) for row in rows)
+    shares = tuple((float(row["up_to"]), float(row["in_order"])) for row in found["distances"])
     return Order(float(found["close"]), shares)
-
-
-@cache
-def load_unstated() -> Mapping[str, Mapping[str, Any]]:
-    """Return the spread of software that plans leave open, by what they leave open
-    (``time.unstated``)."""
-    rows = resources.load_preset("efficiency/practice")["unstated"]
-    return {row["leaves_open"]: row for row in rows}
 
 
 def widen_band(band: Basis, row: Mapping[str, Any]) -> Basis:
@@ -123,7 +114,7 @@ def widen_band(band: Basis, row: Mapping[str, Any]) -> Basis:
 
     Args:
         band: of the software that the plan gets.
-        row: as ``load_unstated`` returns them.
+        row: of presets/efficiency/practice.yaml.
     """
     own, other = (
         [math.log1p(end) for end in (one["low"], one["high"])] for one in (band._asdict(), row)
@@ -214,10 +205,10 @@ def row(what: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 @cache
 def _find_row(what: str, architecture: str | None, software: str | None) -> Mapping[str, Any]:
     """Return the error band of a workload on an architecture under some software."""
-    listed: tuple[Mapping[str, Any], ...] = tuple(
-        resources.load_preset("efficiency/bands")["kinds"]
-    )
-    rows = {(row["workload"], row["architecture"], row.get("software")): row for row in listed}
+    rows: dict[Any, Mapping[str, Any]] = {
+        (row["workload"], row["architecture"], row.get("software")): row
+        for row in resources.load_preset("efficiency/bands")["kinds"]
+    }
     return rows.get((what, architecture, software)) or rows[what, REST, None]
 
 
@@ -229,8 +220,11 @@ def find_time_band(what: str, settings: Mapping[str, Any]) -> Basis:
         of = f"{of} on {found['architecture']}, {found['software']}".replace(f" on {REST}", "")
     elif what not in (INFERENCE, PATCHES, *PHASES.values()):
         of = f"{of} on other accelerators or software"
-    band, spread = _build_basis(found, of), load_unstated().get(settings.get("time.unstated", ""))
-    return band if spread is None or what in PHASES.values() else widen_band(band, spread)
+    band, open_part = _build_basis(found, of), settings.get("time.unstated")
+    for spread in resources.load_preset("efficiency/practice")["unstated"]:
+        if spread["leaves_open"] == open_part and what not in PHASES.values():
+            return widen_band(band, spread)
+    return band
 
 
 def find_own_band(what: str, settings: Mapping[str, Any]) -> Basis | None:
