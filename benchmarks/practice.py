@@ -90,9 +90,9 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
         run, data = evaluate(load(name)), source.read_document(source.locate_file(name, "plan")[0])
         (row,) = run.plan.document.get("measured")
         month, quantity = {"kernels": row["date"]}, row["quantity"]
-        software = run.plan.get("training.implementation")
-        known = software in preset_names("stack")
-        own = {**month, "stack": f"{software}@{row['date']}"} if known else month
+        software, own = run.plan.get("training.implementation"), month
+        if software in preset_names("stack"):
+            own = {**month, "stack": f"{software}@{row['date']}"}
         typed = (load(strip_run(data.plain(), **kept)) for kept in ({}, month, own))
         today, dated, then = map(evaluate, typed)
         measured = units.parse(row["value"], today[quantity].unit)
@@ -109,10 +109,9 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
 def find_spread(rows: list[NewcomerRow], left_out: str = "") -> dict[str, spread.Interval]:
     """Return how far software that ran lies from what a plan gets, of all sources but one."""
     ratios: dict[spread.Kind, dict[str, list[float]]] = {("practice", key): {} for key in OPEN}
-    for row in rows:
+    for row in (row for row in rows if row.source != left_out):
         for key, apart in row.apart.items():
-            if row.source != left_out:
-                ratios["practice", key].setdefault(row.source, []).append(apart)
+            ratios["practice", key].setdefault(row.source, []).append(apart)
     found = (spread.intervals({kind: ratios[kind]}) for kind in ratios)
     return {key: band for one in found for (_, key), band in one.items()}
 
@@ -155,10 +154,9 @@ def main() -> None:
     table.insert(0, ("run", "ratio", "published off", "today", "its month"))
     sys.stdout.write("\n".join(columns(table)))
     ratios, (now, once) = [row.ratio for row in rows], map(sum, zip(*inside, strict=True))
-    near = sum(ratio <= 1.05 for ratio in ratios)
     sys.stdout.write(
         f"\n{len(rows)} runs: median {median(ratios):.3f}, most {max(ratios):.3f}, "
-        f"{near} at most 1.05, measured value inside in {now}, of its month in {once}\n"
+        f"{sum(ratio <= 1.05 for ratio in ratios)} at most 1.05, measured value inside in {now}, of its month in {once}\n"
     )
     sys.stdout.write(document := format_document(find_spread(rows)))
     if options.unstated:
