@@ -154,10 +154,9 @@ def main() -> None:
     table.insert(0, ("run", "ratio", "published off", "today", "its month"))
     sys.stdout.write("\n".join(columns(table)))
     ratios, (now, once) = [row.ratio for row in rows], map(sum, zip(*inside, strict=True))
-    sys.stdout.write(
-        f"\n{len(rows)} runs: median {median(ratios):.3f}, most {max(ratios):.3f}, "
-        f"{sum(ratio <= 1.05 for ratio in ratios)} at most 1.05, measured value inside in {now}, of its month in {once}\n"
-    )
+    near = sum(ratio <= 1.05 for ratio in ratios)
+    spans = f"median {median(ratios):.3f}, most {max(ratios):.3f}, {near} at most 1.05"
+    sys.stdout.write(f"\n{len(rows)} runs: {spans}, measured value inside in {now}, then {once}\n")
     sys.stdout.write(document := format_document(find_spread(rows)))
     if options.unstated:
         options.unstated.write_text(document, "utf-8")

@@ -39,26 +39,11 @@ PHASES = {
     **dict.fromkeys(("rl.update_seconds", "rl.trainer_seconds"), UPDATES),
     "rl.step_seconds": STEP,
 }
+_WORDS = resources.load_preset("efficiency/words")
 #: The workloads that have error bands of their own, in words.
-TITLES = {
-    DENSE: "training of dense models",
-    EXPERTS: "training of mixtures of experts",
-    LORA: "fine-tuning with LoRA",
-    INFERENCE: "inference",
-    PATCHES: "training of diffusion transformers",
-    ROLLOUT: "rollouts of reinforcement learning",
-    LOGPROBS: "log-probabilities of reinforcement learning",
-    UPDATES: "updates of reinforcement learning",
-    STEP: "steps of reinforcement learning",
-}
+TITLES: Mapping[str, str] = _WORDS["times"]
 #: What the error bands of memory tell apart, in words; the first that holds counts.
-HELD = {
-    "offloaded": "runs that keep bytes on the host",
-    "quantised": "adapters beside weights below 16 bit",
-    "adapters": "adapters beside 16-bit weights",
-    "experts": "mixtures of experts",
-    "all": "training of all weights",
-}
+HELD: Mapping[str, str] = _WORDS["memory"]
 #: Stands for kinds without published runs, and for inference in memory.
 REST = "other"
 
