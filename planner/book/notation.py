@@ -11,6 +11,7 @@ from functools import partial
 from planner.book.quantity import symbol
 
 per_block = partial(symbol, per="block")
+per_component = partial(symbol, per="component")
 bytes_of = partial(symbol, unit="bytes")
 in_format = partial(bytes_of, under="training.bytes.")
 of_memory = partial(bytes_of, under="memory.")
@@ -158,14 +159,14 @@ n_rel = per_block("n_rel", "buckets of distance", "positions.relative_buckets")
 a_rel = per_block("a_rel", "heads of that table", "positions.heads")
 
 # Component: bound by the inventory to expressions in the symbols above
-n_in = symbol("n_in", "input width", per="component")
-n_out = symbol("n_out", "output width", per="component")
-copies = symbol("copies", "copies of the component", latex=r"n_c", per="component")
-c_key = symbol("c_key", "tokens that one of its keys stands for", per="component")
-n_key = symbol("n_key", "keys of a sequence", per="component")
-m_key = symbol("m_key", "keys that a window or an indexer leaves of them at most", per="component")
-m_run = symbol("m_run", "those as kernels run them, of a window in whole blocks", per="component")
-applied = symbol("applied", "copies that one token uses", latex=r"n_u", per="component")
+n_in = per_component("n_in", "input width")
+n_out = per_component("n_out", "output width")
+copies = per_component("copies", "copies of the component", latex=r"n_c")
+c_key = per_component("c_key", "tokens that one of its keys stands for")
+n_key = per_component("n_key", "keys of a sequence")
+m_key = per_component("m_key", "keys that a window or an indexer leaves of them at most")
+m_run = per_component("m_run", "those as kernels run them, of a window in whole blocks")
+applied = per_component("applied", "copies that one token uses", latex=r"n_u")
 
 # Layout
 n = symbol("n", "devices", "cluster.devices")
@@ -239,15 +240,10 @@ n_basis = symbol(
 s_basis = symbol(
     "s_basis", "longest side that SOAP has a basis of", "training.soap.largest_side", latex="s_Q"
 )
-n_side = symbol(
-    "n_side",
-    "matrices that lie side by side as one, this and others",
-    latex=r"n_{\mathrm{j},c}",
-    per="component",
+n_side = per_component(
+    "n_side", "matrices that lie side by side as one, this and others", latex=r"n_{\mathrm{j},c}"
 )
-tensors_c = symbol(
-    "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
-)
+tensors_c = per_component("tensors_c", "weight tensors of the component", latex=r"n_{w,c}")
 d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
 k_kv = in_format("k_kv", "bytes of an element of the cache", "cache", latex=r"k_{kv}")
 s_o = symbol("s_o", "tokens generated", "training.output_tokens")

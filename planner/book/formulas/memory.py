@@ -14,6 +14,7 @@ from planner.book.language import *
 PEAK = "the fullest stage at its peak"
 
 predicted = partial(in_bytes, exact=False)
+remainder = partial(predicted, within=SIGNED)
 
 # -- gradients by phase -------------------------------------------------------------------------
 
@@ -391,19 +392,15 @@ for _of_weights, _held, _too in (
         f"Of each device of the node as much as of the fullest stage: weights,{_too} master "
         "weights and optimizer states, gradients where the update runs, activations.",
     )
-host_headroom = predicted(
+host_headroom = remainder(
     "memory.host.headroom",
     r"\Delta M_host",
     "memory that is left on the host of a node",
     source="memory of the node less what the plan fills",
-    within=SIGNED,
 ).equals(M_node - host, "Negative: the plan does not fit.")
 
-left = predicted(
-    "memory.left",
-    r"\Delta M_need",
-    "memory that is left on device or host, whichever has less",
-    within=SIGNED,
+left = remainder(
+    "memory.left", r"\Delta M_need", "memory that is left on device or host, whichever has less"
 )
 _LESS_NEEDED = "capacity less what is needed"
 left.by(_LESS_NEEDED, host_stated=False, rl=False).equals(
@@ -416,12 +413,11 @@ left.by(
     "Negative: the plan does not fit, whichever of the two is too small.",
 )
 
-headroom = predicted(
+headroom = remainder(
     "memory.headroom",
     r"\Delta M",
     "memory that is left on the fullest device",
     source="capacity less process",
-    within=SIGNED,
 ).equals(
     capacity - process, "Negative: the allocator has to give cache back, or the plan does not fit."
 )
@@ -437,12 +433,11 @@ at_worst = predicted(
     "this; the allocator gives its cache back for them.",
 )
 
-headroom_p95 = predicted(
+headroom_p95 = remainder(
     "memory.headroom_p95",
     r"\Delta M_{95}",
     "memory that is left on the fullest device at worst (95th percentile of live tensors)",
     source="capacity less what is needed at worst",
-    within=SIGNED,
 ).equals(
     capacity - at_worst,
     "Below zero the plan may run out of memory, though less than that is predicted.",

@@ -38,24 +38,18 @@ def _states(
     )
 
 
+_trained = partial(_states, mode="train")
 weights = _states("weights", "weights of a replica", memory_states.weights_stage, (0, 1, 2), 3, k_w)
-gradients = _states(
-    "gradients",
-    "gradients of a replica",
-    Max(gradients_live, "phase"),
-    (0, 1),
-    (2, 3),
-    k_g,
-    mode="train",
+gradients = _trained(
+    "gradients", "gradients of a replica", Max(gradients_live, "phase"), (0, 1), (2, 3), k_g
 )
-optimizer = _states(
+optimizer = _trained(
     "optimizer",
     "master weights and optimizer states of a replica",
     memory_states.optimizer_stage,
     0,
     (1, 2, 3),
     (1 - f_o) * (k_m + k_G + per_parameter),
-    mode="train",
 )
 
 _layers = (

@@ -22,7 +22,10 @@ NEMO = "NeMo RL, nemo_rl/algorithms/grpo.py: phases in this order"
 ASYNC = "NeMo RL 0.4, async GRPO (in_flight_weight_updates); PipelineRL (arXiv 2509.19128)"
 
 of_rl = partial(estimate, rl=True, assumed=False)
+defined = partial(of_rl, source="definition")
+defined_time = partial(defined, scales_with="time")
 phase = partial(of_rl, unit="s", scales_with="time")
+passes = partial(phase, source=f"{NARAYANAN}, section 2.2")
 
 prefill = phase(
     "rl.prefill_seconds", "t_read", "the engine reads the prompts", source=CONTINUOUS
@@ -63,23 +66,15 @@ _forward = (
         + (p - 1) / v * (Sum(L_k * forward, "part") / p + v * send) / n_upd
     )
 )
-logprob = phase(
-    "rl.logprob_seconds",
-    "t_old",
-    "log-probabilities before the update",
-    source=f"{NARAYANAN}, section 2.2",
-).equals(
+logprob = passes("rl.logprob_seconds", "t_old", "log-probabilities before the update").equals(
     n_old * _forward,
     "The forward pass of all micro-batches, at the pace of the slowest stage; the pipeline fills "
     "once. Logits in 32 bit, their entropy and the way back to the host take as much as verl "
     "measured.",
 )
 
-reference = phase(
-    "rl.reference_seconds",
-    "t_ref",
-    "log-probabilities of the reference model",
-    source=f"{NARAYANAN}, section 2.2",
+reference = passes(
+    "rl.reference_seconds", "t_ref", "log-probabilities of the reference model"
 ).equals(n_ref * _forward, "As before the update, with other weights.")
 
 phase(
@@ -152,13 +147,12 @@ whole.by(ASYNC, overlapped=True).equals(
     "decides. Neither works while weights are sent: the engine takes them between two tokens.",
 )
 
-token_rate_per_device = of_rl(
+token_rate_per_device = defined(
     "rl.tokens_per_second_per_device",
     "r_rl",
     "tokens of prompts and responses per second and device",
     unit="tokens/s",
     scales_with="rate",
-    source="definition",
 ).equals(
     n_pr * n_smp * (s_pr + s_rsp) / (whole * devices),
     "Tokens of all responses and of the prompt of each, over all devices.",
@@ -186,53 +180,34 @@ idle.where(placement="split").equals(
     (n * trainer_idle + n_ro * engine_idle) / devices, "Both sides, by their devices."
 )
 
-balanced = of_rl(
-    "rl.balanced_devices",
-    "n_bal",
-    "devices of the engine at which neither side would wait",
-    source="definition",
+balanced = defined(
+    "rl.balanced_devices", "n_bal", "devices of the engine at which neither side would wait"
 )
 balanced.where(placement="split", overlapped=True).equals(
     devices * n_ro * (rollout + reward) / (n_ro * (rollout + reward) + n * trainer),
     "Both sides taken to be as much faster as they have more devices.",
 )
-staleness = of_rl(
+staleness = defined(
     "rl.staleness",
     "x_off",
     "optimizer steps by which the weights that generated a response are older, on average",
-    source="definition",
 ).equals(
     n_ep * n_upd * x_st + (n_ep * n_upd - 1) / 2,
     "Those of the steps in between, and half of the optimizer steps of its own step that come "
     "before a response's last use.",
 )
 
-run_days = of_rl(
-    "rl.days",
-    "t_rl,days",
-    "days of all steps",
-    unit="days",
-    scales_with="time",
-    source="definition",
-).equals(n_rl * whole / 86400, "A day has 86400 seconds.")
-device_hours = of_rl(
-    "rl.device_hours",
-    "t_rl,dev",
-    "GPU hours of all steps",
-    unit="h",
-    scales_with="time",
-    source="definition",
+run_days = defined_time("rl.days", "t_rl,days", "days of all steps", unit="days").equals(
+    n_rl * whole / 86400, "A day has 86400 seconds."
+)
+device_hours = defined_time(
+    "rl.device_hours", "t_rl,dev", "GPU hours of all steps", unit="h"
 ).equals(24 * devices * run_days, "Every device for all days; a day has 24 hours.")
-cost = of_rl(
-    "rl.cost", r"\pi_rl", "cost of all steps", unit="USD", scales_with="time", source="definition"
-).equals(device_hours * price, "Every GPU hour at the price of the cluster.")
-energy = of_rl(
-    "rl.energy",
-    "E_rl",
-    "energy of the accelerators over all steps",
-    unit="kWh",
-    scales_with="time",
-    source="definition",
+cost = defined_time("rl.cost", r"\pi_rl", "cost of all steps", unit="USD").equals(
+    device_hours * price, "Every GPU hour at the price of the cluster."
+)
+energy = defined_time(
+    "rl.energy", "E_rl", "energy of the accelerators over all steps", unit="kWh"
 ).equals(device_hours * power / 1000, "Every GPU hour at the rated power; 1000 turns W into kW.")
 
 

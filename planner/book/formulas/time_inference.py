@@ -22,6 +22,7 @@ from planner.book.language import *
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 
 serving = partial(estimate, mode="inference", assumed=False)
+serving_time = partial(serving, unit="s")
 answer_time = partial(serving, unit="s", scales_with="time", source=POPE)
 rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coefficient="tokens")
 decoding = partial(in_bytes, exact=False, source=POPE)
@@ -274,11 +275,10 @@ all_reduce.where(tensor="nodes").equals(
     "device's network card sends its part.",
 )
 
-exchange = serving(
+exchange = serving_time(
     "time.decode.exchange",
     "t_ex,dec",
     "exchanges of a step of decoding with tensor- and expert-parallel ranks",
-    unit="s",
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
     coefficient="bytes",
 )
@@ -311,11 +311,10 @@ for _towers, _decode in _DECODERS:
         "the other groups, and to each of the devices that share an expert.",
     )
 
-sends = serving(
+sends = serving_time(
     "time.decode.sends",
     "t_send,dec",
     "sending a step's tokens through the stages",
-    unit="s",
     coefficient="bytes",
     source=f"{NARAYANAN}, section 4.1",
 )
@@ -329,11 +328,10 @@ sends.where(pipeline="nodes").equals(
 )
 
 ENGINES = "vLLM issues 6854 and 10634 (host time between steps of decoding)"
-launched = serving(
+launched = serving_time(
     "time.decode.launches",
     "t_la,dec",
     "host time in which a step of decoding is launched kernel by kernel",
-    unit="s",
     source=ENGINES,
 )
 for _towers, _decode in _DECODERS:
@@ -341,11 +339,10 @@ for _towers, _decode in _DECODERS:
         t_hk * Sum(L_k * Sum(launches, "block"), "part", **_decode),
         "Of all layers; none where the engine replays a CUDA graph.",
     )
-host = serving(
+host = serving_time(
     "time.decode.host",
     "t_host,dec",
     "host time of a step of decoding that the device waits for",
-    unit="s",
     source=ENGINES,
 ).equals(
     t_stp + t_seq * b,
