@@ -632,6 +632,7 @@ f_roll = of_step(
     "f_roll", "share of a device's memory that the engine takes", "rollout.memory_share"
 )
 M_crit = bytes_of("M_crit", "weights, gradients and optimizer states of the critic on one device")
+M_cst = bytes_of("M_cst", "weights and optimizer states of the critic on one device")
 M_eng = bytes_of("M_eng", "weights of the engine on one device")
 M_one = bytes_of("M_one", "the engine on one device with one longest sequence")
 t_crit = symbol("t_crit", "update of the critic", unit="s")

@@ -192,7 +192,10 @@ def bind_rollout(
         free = share * first.value("memory.capacity") - held
         if free < cache:
             left, taken = (numbers.text(size, "bytes") for size in (max(0, free), cache))
-            raise Absent(f"the engine's cache is too small for one sequence: {left}, not {taken}")
+            least = math.ceil(100 * (held + cache) / first.value("memory.capacity")) / 100
+            use = f"memory_share {least}" if least <= 1 else "a larger rl.rollout.tensor"
+            wrong = f"the engine's cache is too small for one sequence: {left}, not {taken}"
+            raise Absent(f"{wrong}; {use} has room")
         slots = min(
             int(free / add("memory.cache", live)), rl["rollout"]["max_concurrency"], requests
         )
@@ -270,11 +273,11 @@ def bind_teacher(student: Evaluation, teacher: Evaluation) -> dict[Symbol, Any]:
 
 def _bind_roles(plan: Plan, build: Callable[[Plan], Case]) -> dict[Symbol, Any]:
     """Return times and states of critic and reward model, by symbol; 0 where there is none."""
-    states = ("memory.weights", "memory.gradients", "memory.optimizer")
     wanted: Mapping[Symbol, tuple[str, tuple[str, ...]]] = {
         notation.t_crit: ("critic", ("rl.update_seconds",)),
         notation.t_val: ("critic", ("rl.logprob_seconds",)),
-        notation.M_crit: ("critic", states),
+        notation.M_crit: ("critic", ("memory.weights", "memory.gradients", "memory.optimizer")),
+        notation.M_cst: ("critic", ("memory.weights", "memory.optimizer")),
         notation.t_rm: ("reward", ("rl.logprob_seconds",)),
     }
     own = {role: plan.others[role] for role in ("critic", "reward") if role in plan.others}

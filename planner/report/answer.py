@@ -574,6 +574,9 @@ class Overview(Record):
         notes += [f"peak: {clean(phase.value)}"] if phase is not None else []
         if (most := result.get("rl.memory.peak")) is not None:
             notes.append(f"the trainer alone: the fullest phase of a step takes {gib(most.value)}")
+            critic, update = (result[f"rl.memory.{name}"].value for name in ("critic", "update"))
+            if critic:
+                notes.append(f"an update takes {gib(update)}, of it the critic {gib(critic)}")
         ends = _format_ends(process)
         return Bar(
             id=PROCESS,

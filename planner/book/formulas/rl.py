@@ -125,7 +125,7 @@ switch = phase(
 )
 switch.where(placement="split").equals(0, "Each side keeps its devices.")
 switch.where(placement="colocated").equals(
-    (weights + optimizer + M_crit) / R_swi + 2 * M_eng / B_host,
+    (weights + optimizer + M_cst) / R_swi + 2 * M_eng / B_host,
     "Weights and optimizer states go to pages that the host provides anew, while the engine "
     "generates; gradients are freed. Asleep, the engine keeps its weights there, pinned.",
 )
@@ -266,7 +266,7 @@ of_host.where(placement="split").equals(
     n_ref * n_host * weights, "The weights of the reference model, while the policy trains."
 )
 of_host.where(placement="colocated").equals(
-    n_host * ((1 + n_ref) * weights + optimizer + M_crit),
+    n_host * ((1 + n_ref) * weights + optimizer + M_cst),
     "Weights and optimizer states while the engine generates; the weights of the reference model.",
 )
 
