@@ -120,7 +120,7 @@ def import_file(
         return _write_document(made.document, made.came_from, kind, names, made.said, place)
     from planner.connect.imports import launch, primus, tabled
 
-    plan = plan or (source in ("megatron", "maxtext") and primus.is_primus(text))
+    plan = plan or (source in ("megatron", "maxtext", "torchtitan") and primus.is_primus(text))
     if source == "megatron" and not plan:
         names = "Megatron-LM argument", "Megatron-LM arguments"
         return _write_document(

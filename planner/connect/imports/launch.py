@@ -140,7 +140,9 @@ def read_launch(
         least = tensor * context * pipeline * _get_degree(keys, "data")
     one_each: dict[str, int] = {}
     if known.form == "python" and "training.global_batch" not in keys:  # its batch is one of each
-        replicas = least // (tensor * context * pipeline)
+        chosen = fixed.get("cluster.devices")
+        count = chosen if isinstance(chosen, int) and chosen > 0 else least
+        replicas = max(count // (tensor * context * pipeline), 1)
         one_each = {"training.gradient_accumulation": 1, "parallelism.data": replicas}
     of_batch = [keys.get(key, one_each.get(key)) for key in BATCH]
     if "training.global_batch" not in keys and all(isinstance(size, int) for size in of_batch):
@@ -377,8 +379,8 @@ def _load_values(
         found = changes
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
-    elif known.name == "maxtext" and primus.is_primus(text):
-        found = flatten_options(primus.read_primus_maxtext(text, place, variables))
+    elif known.name in ("maxtext", "torchtitan") and primus.is_primus(text):
+        found = primus.read_primus_settings(text, place, variables, known.name)
     else:
         found = flatten_options(_parse_mapping(text, place))
     said = LaunchValues(found)
@@ -589,7 +591,8 @@ def _find_flavor(said: LaunchValues, known: Framework, file: str, function: str)
     Returns:
         The name of the model; None if the registry is of another family, or has no such flavor.
     """
-    flavor = said.get(f"model_spec.{FIRST}") or said.get("model_spec.flavor")
+    named = (f"model_spec.{FIRST}", "model_spec.flavor", "model.flavor")
+    flavor = next((str(said.get(key)) for key in named if said.get(key)), "")
     registry = str(said.get("model_spec")).removesuffix("()").rpartition(".")[0]
     module = str(said.get(f"model_spec.{MODULE}") or "").rpartition(".")[2]
     family = registry or module or Path(file).parent.name

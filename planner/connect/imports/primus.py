@@ -1,4 +1,4 @@
-"""Configurations of Primus that train with Megatron-LM, as options of Megatron-LM."""
+"""Configurations of Primus, as those of the framework that they train with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.base.display import one_line
 from planner.base.errors import Place, PlanError
 from planner.connect.imports import option_table
 from planner.connect.imports.arguments import parse_word
-from planner.connect.imports.bases import read_base, read_configuration
+from planner.connect.imports.bases import flatten_options, read_base, read_configuration
 from planner.connect.imports.commands import TrainingCommand
 from planner.connect.imports.option_table import is_equal
 
@@ -22,8 +22,6 @@ ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 #: Primus's own names.
 PRIMUS = resources.load_beside(__file__)
 BASES = "extends"
-#: What Primus's files for MaxText have and MaxText does not.
-NO_OPTION = "trainable|.*sink_level|.*sink.*|base_module.*|hf_access_token"
 MOST_FOLDERS = 12  # between a configuration and its repository
 
 
@@ -36,7 +34,8 @@ def is_primus(text: str) -> bool:
 
 def find_primus_framework(text: str) -> str:
     """Find the framework that a configuration of Primus trains with; megatron for one not read."""
-    return "maxtext" if re.search(r"^[ \t]+framework:[ \t]*maxtext\b", text, re.M) else "megatron"
+    named = re.search(r"^[ \t]+framework:[ \t]*(maxtext|torchtitan)\b", text, re.M)
+    return named[1] if named else "megatron"
 
 
 def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> TrainingCommand:
@@ -73,25 +72,30 @@ def read_primus(text: str, place: Place, variables: Mapping[str, str]) -> Traini
     return TrainingCommand(kept, None, lines)
 
 
-def read_primus_maxtext(text: str, place: Place, variables: Mapping[str, str]) -> dict[str, Any]:
-    """Read a configuration that trains with MaxText, as one of MaxText; what its file of modules
-    has besides is no option of a run's numbers.
+def read_primus_settings(
+    text: str, place: Place, variables: Mapping[str, str], framework: str
+) -> dict[str, Any]:
+    """Read a configuration that trains with MaxText or torchtitan, as one of it; what its file of
+    modules has besides is no option of a run's numbers.
 
     Args:
         text: the configuration.
         place: the file.
         variables: variables of the environment.
+        framework: the framework.
 
     Raises:
         PlanError: as ``read_primus``.
     """
-    tree, overrides = _read_module(text, place, variables, "maxtext")
+    tree, overrides = _read_module(text, place, variables, framework)
     return {
         key: parse_word(_fill_variables(value, variables), key)
         if isinstance(value, str) and ENVIRONMENT_VARIABLE.search(value)
         else value
-        for key, value in {**tree, **overrides}.items()
-        if not re.fullmatch(NO_OPTION, key)
+        for key, value in flatten_options(
+            {**flatten_options(tree), **flatten_options(overrides)}
+        ).items()
+        if not re.fullmatch(PRIMUS["besides"][framework], key)
     }
 
 
@@ -114,7 +118,9 @@ def _read_module(
     if not isinstance(module, Mapping) or module.get("framework") != framework:
         named = module.get("framework") if isinstance(module, Mapping) else "no pre_trainer"
         fault = f"{one_line(str(named))[:60]} is not read"
-        raise PlanError(fault, place, "modules.pre_trainer with framework: megatron or maxtext")
+        raise PlanError(
+            fault, place, "modules.pre_trainer with framework: megatron, maxtext or torchtitan"
+        )
     tree: dict[str, Any] = {}
     for key, folder in PRIMUS["folders"].items():
         named = _fill_variables(str(module.get(key)), variables)
