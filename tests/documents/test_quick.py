@@ -133,7 +133,6 @@ def test_no_word_and_no_number_is_passed_over() -> None:
     """A number, or a word that turns the meaning of others, ends the answer."""
     for word in (
         "half",
-        "two frobnicate",
         "no 8",
         "17",
         "3.35",
@@ -145,6 +144,8 @@ def test_no_word_and_no_number_is_passed_over() -> None:
         with pytest.raises(PlanError) as caught:
             quick.parse_quick(f"llama3-8b on 64 h100 {word} 2T tokens")
         assert any(word.strip("-$") in str(fault) for fault in caught.value.faults), word
+    counted = "llama3-8b on 64 h100 two frobnicate 2T tokens"  # a number of what is not known
+    assert quick.list_ignored(counted)[1] == ["two frobnicate"]
 
 
 def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ text does not give are assumed, and printed as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from planner.base.display import format_flow, one_line
@@ -51,13 +52,15 @@ def parse_quick(text: str) -> Node:
             errors.append(error)
     if not documents:
         raise errors[0]
-    plans = [document.plain() for document in documents]
-    if (other := next((one for one in plans if one != plans[0]), None)) is not None:
-        keys = [key for key, one in _iter_values(documents[0]) if one.plain() != lookup(other, key)]
+    first, *rest = (document.plain() for document in documents)
+    if (other := next((one for one in rest if one != first), None)) is not None:
+        keys = [
+            key for key in _map_values(documents[0]) if lookup(first, key) != lookup(other, key)
+        ]
         raise terms.ask_for("two", None, ", ".join(keys))
     left = splits.list_left_out(corrected)  # words that stand inside of a phrase are no such
     bare = parse_quick(splits.blank(corrected, left)) if left else documents[0]
-    if bare.plain() | {"name": ""} != plans[0] | {"name": ""}:
+    if bare.plain() | {"name": ""} != first | {"name": ""}:
         raise PlanError([splits.refuse_words(corrected, one, ()) for one in left])
     return documents[0]
 
@@ -66,60 +69,65 @@ def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
     """List the words of a text that have no effect on the plan, those that are not understood and
     left out, and numbers that decide nothing that is computed."""
     text = correct_spelling(text)[0]
-    pieces = splits.list_splits(text)[0]
-    ignored, unused = (
-        [one.cut(text) for one in pieces if kind in (one.values or ())]
-        for kind in ("ignored", "unused")
-    )
+    held = [(one.cut(text), one.values or ()) for one in splits.list_splits(text)[0]]
+    ignored, unused = ([one for one, of in held if kind in of] for kind in ("ignored", "unused"))
     return ignored, [one.cut(text) for one in splits.list_left_out(text)], unused
 
 
 def split_alternatives(text: str) -> list[str]:
     """Split a text that compares models, devices or values, such as ``A vs B on 8 h100``, or gives
-    a range where a number belongs, into the texts that it means; other texts stay whole."""
+    a range or a list where a number belongs, into the texts that it means; others stay whole."""
     text, table = correct_spelling(text)[0], load_phrases()
     compared = re.search(rf"\b(?:{table['compared']})\b", text, re.I)
     words = f"{table['between']} {table['between when compared'] if compared else ''}".split()
-    pieces = splits.list_splits(text)[0]
-    unread = any(re.search(r"(?<![\w.-])\d", one.cut(text)) for one in splits.list_left_out(text))
-    word = rf"\b(?:{'|'.join(words)})\b\.?"
-    joins = [] if unread else [*re.finditer(rf"{word}|,(?=[^,.?]*{word})", text, re.I)]
-    ends = [*(one.start() for one in joins[1:]), len(text)]
-    for join, end in zip(joins, ends, strict=False):
-        sides = (
-            [one for one in pieces if one.end <= join.start()],
-            [one for one in pieces if join.end() <= one.begin < end],
-        )
-        left, right = map(_map_kinds, sides)
-        differing = {kind for kind in left.keys() & right.keys() if left[kind] != right[kind]}
-        single = all(len(of[kind]) == 1 for of in (left, right) for kind in differing)
-        held = [[one for one in of if differing & {*_map_kinds([one])}] for of in sides]
-        kinds = [_map_kinds(one).keys() - ({"software"} - differing) for one in held]
-        more = kinds[0] - kinds[1]
-        if (
-            differing
-            and single
-            and kinds[1] <= kinds[0]
-            and more <= {"cluster.devices", "cluster.devices_per_node"}
-        ):
-            without = splits.Piece(join.start(), join.end(), None)
-            first, rest = (splits.blank(text, [without, *side]) for side in held[::-1])
-            counts = left.get("cluster.devices", ()) if more else ()  # of both: 8 a100 vs h100
-            rest += "".join(f" {one.rpartition(' ')[2]} gpus" for one in counts)
-            return [*split_alternatives(first)[:1], *split_alternatives(rest)]
-    pairs = []
-    for found in get_pattern("range").finditer(text):
-        sign, first, many, second, last = found.group("sign", "first", "many", "second", "last")
-        pairs.append((found, f"{sign}{first}{many or last}", f"{sign}{second}{last}"))
-    between = re.finditer(rf"(\S+)\s+(?:{'|'.join(words)})\s+(\S+)", text, re.I)
-    pairs += [(found, found[1], found[2]) for found in between if found[2][:3].lower() != "oom"]
-    whole = None if compared or unread else _read_values(text)
-    for found, *each in pairs if whole is None else ():
-        texts = [f"{text[: found.start()]}{one}{text[found.end() :]}" for one in each]
+    if not compared and _read_values(text):
+        return [text]
+    several = [_split_values(text, rf"(?:(?:{'|'.join(words)})\b\.?\s*)+")]
+    for found in get_pattern("list").finditer(text):
+        parts = get_pattern("listed").findall(found[0])
+        each = [f"{parts[0][0]}{number}{many or parts[-1][2]}" for _, number, many in parts]
+        several.insert(0, [text.replace(found[0], one, 1) for one in each])
+    for texts in several:
         plans = [*map(_read_values, texts)]
-        if None not in plans and plans[0] != plans[1]:
+        if None not in plans and any(one != plans[0] for one in plans):
             return texts
     return [text]
+
+
+def _split_values(text: str, joins: str) -> list[str]:
+    """Split a text that gives several values of what is compared into a text for each of them.
+    What a device has goes with the one before it.
+
+    Args:
+        text: the line.
+        joins: the pattern of words between two alternatives.
+    """
+    pieces = [*splits.list_splits(text)[0]]
+    kinds = [_map_kinds([one]) for one in pieces]
+    for i, (of, after) in enumerate(pairwise(kinds)):
+        joined = not text[pieces[i].end : pieces[i + 1].begin].strip()
+        for kind in of.keys() & after.keys() if joined else ():  # llama 70b
+            of[kind] |= after[kind]
+            after[kind] = of[kind]
+    values = {kind: [of[kind] for of in kinds if kind in of] for of in kinds for kind in of}
+    several = [kind for kind, each in values.items() if any(one != each[0] for one in each)]
+    most = max(several, key=lambda kind: len(values[kind]), default="")
+    gone = [one for one in splits.list_left_out(text) if re.fullmatch(joins, one.cut(text), re.I)]
+    heads: list[int] = []  # where the sides begin: behind a word between them, else with a value
+    for i, of in enumerate(kinds):
+        if most in of and not (i and of[most] is kinds[i - 1].get(most)):
+            since = range(heads[-1] + 1, i) if heads else ()
+            heads.append(next((at for at in since if pieces[at] in gone), i))
+    near = load_phrases()["of a device"] if most == "cluster.accelerator" else []
+    rows = [
+        (one, max(0, sum(head <= i for head in heads) - 1))
+        for i, (one, of) in enumerate(zip(pieces, kinds, strict=True))
+        if {*several} & of.keys() or (heads and heads[0] <= i < heads[-1] and of.keys() <= {*near})
+    ]
+    return [
+        splits.blank(text, [*gone, *(one for one, other in rows if other != side)])
+        for side in range(len(heads))
+    ][: terms.get_limit("compared")]
 
 
 def _map_kinds(pieces: Iterable[splits.Piece]) -> dict[str, set[str]]:
@@ -191,8 +199,9 @@ def _collect_values(text: str, pieces: Iterable[splits.Piece]) -> LineValues:
     whole = named and placed and sized and ran and not {"money", "budget", "price"} & said.keys()
     for piece in left:
         device = not placed and get_pattern("before a device").search(text[: piece.begin])
-        alone = not named or len(left) > len(said) or device
-        if alone or not splits.may_leave_out(text, piece, bool(whole)):
+        alone = not named or (len(left) > len(said) and not placed) or device
+        inert = named and placed and splits.is_inert(text, piece, pieces)
+        if alone or not (inert or splits.may_leave_out(text, piece, bool(whole))):
             faults.append(splits.refuse_words(text, piece, faults))
     if faults:
         raise PlanError(faults)
@@ -209,11 +218,8 @@ def _keep_value(text: str, said: LineValues, key: str, other: Said) -> bool:
     if pair[0].why != other.why:  # what is stated holds, not what another word assumes
         said[key] = min(pair, key=lambda one: one.is_assumed)
         return True
-    few = (
-        [find_few_tokens(LineValues({key: one})) for one in pair]
-        if key == "training.tokens"
-        else []
-    )
+    runs = pair if key == "training.tokens" else ()
+    few = [find_few_tokens(LineValues({key: one})) for one in runs]
     if sum(map(bool, few)) == 1:  # 100B tokens, 1024 tokens
         said[key] = pair[few[0] is not None]
         length = next(filter(None, few))
@@ -265,7 +271,7 @@ def list_assumptions(
     Returns:
         Keys with values, each with its reason where there is one.
     """
-    every = dict(_iter_values(document))
+    every = _map_values(document)
     why = {key: _format_reason(node).removeprefix(ASSUMED) for key, node in every.items()}
     rest = [key for key in load_phrases()["told"] if key not in every and get(key) is not None]
     why |= {key: reasons.get(key, "") for key in rest}
@@ -278,12 +284,9 @@ def list_assumptions(
     ]
 
 
-def _iter_values(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield all values of a document by dotted key, mappings before their contents."""
-    for key, inner in node.iter_children() if isinstance(node.value, dict) else ():
-        dotted = f"{path}.{key}" if path else str(key)
-        yield dotted, inner
-        yield from _iter_values(inner, dotted)
+def _map_values(document: Node) -> dict[str, Node]:
+    """Map the dotted keys of a document to their values, mappings before their contents."""
+    return {".".join(map(str, path)): node for path, node in document.walk() if path}
 
 
 def _format_reason(node: Node, before: str = "") -> str:

@@ -197,10 +197,9 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
             return None
         raise ask_for("family", family.place, f"{family.value} {size.value}", ", ".join(near))
     alone = newest == () or bool(re.search(r"\d", family.value))
-    whole, *used = (terms.format_size(int(one)) for one in find_sizes(near[0]))
-    own = whole
-    if used and used[0] != whole and not (spelt or experts):  # which nobody says
-        alone, own = False, f"{whole}, with experts: {used[0]} of a token"
+    own, *used = (terms.format_size(int(one)) for one in find_sizes(near[0]))
+    if used and used[0] != own and not (spelt or experts):  # which nobody says
+        alone, own = False, f"{own}, with experts: {used[0]} of a token"
     why = "" if alone else f"{terms.ASSUMED}the newest {family.value} of {size.value}, of {own}"
     return Said(near[0], family.place, why)
 

@@ -15,8 +15,6 @@ from planner.documents.quick import models, runs, terms
 from planner.documents.quick.terms import LENGTH, START, LineValues, Said, ask_for, load_phrases
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
-NAME = 200  # characters of the name of a plan
-
 
 def complete_values(said: LineValues) -> dict[str, Said]:
     """Convert parsed values to keys of a plan, with assumptions for what is missing.
@@ -36,7 +34,9 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     elif not asked and not named and not trained & said.keys():
         limits = {"deadline", "budget", "money", "hours"} & said.keys()
         asked = ["largest-model"] if limits else []
-    spending = bool(asked) and {*asked} <= {*terms.SPENT} and not trained & said.keys()
+    spending = (
+        bool(asked) and {*asked} <= {"energy", "carbon", "cost"} and not trained & said.keys()
+    )
     timed = {"deadline", "cluster.devices"} <= said.keys() or "hours" in said
     if spending and timed:  # what is spent in this time
         asked = [*asked, "tokens-by-deadline"]
@@ -52,6 +52,9 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     models.choose_teacher(said)
     if "model" not in said:
         raise ask_for("model")
+    if "memory" in said and not {"cluster", "cluster.accelerator"} & said.keys():
+        said.setdefault("alone", Said(True))
+        runs.choose_device(said)  # before a question needs it
     runs.assume_devices(said, asked, bool(spent or trained & said.keys()))
     runs.choose_device(said)
     runs.add_price(said, asked)
@@ -61,11 +64,6 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     whole = layout == {"parallelism.zero", "cluster.accelerator"} and "largest-batch" in asked
     if whole and runs.count_holding(said, 1, "kept") == 1:
         said.setdefault("data alone", said["parallelism.zero"]._replace(value=True))
-    if (grid := said.pop("grid", None)) and "cluster" not in said:
-        share = f"{terms.load_phrases()['grids'][grid.value]} g/kWh"
-        said.setdefault(
-            "cluster.carbon_intensity", grid.assume("grid", share, grid.value.capitalize())
-        )
     if "carbon" in asked and "cluster" not in said:
         said.assume("cluster.carbon_intensity")
     runs.add_network(said, asked)
@@ -232,8 +230,7 @@ def _replicate_whole(said: LineValues) -> None:
     if alone := runs.find_data_alone(said):
         for key in terms.DEGREES[1 : -1 if "ring" in said else None]:
             said.setdefault(f"parallelism.{key}", alone.assume("data alone", 1))
-    said.pop("data alone", None)
-    said.pop("ring", None)
+    said.take("data alone", "ring")
     if period := said.pop("failures", None):
         if "cluster.devices" not in said:
             raise ask_for("devices")
@@ -367,7 +364,9 @@ def build_document(text: str, said: LineValues) -> Node:
     Returns:
         The document, its sections in the order of yaml.
     """
-    title = from_data(one_line(" ".join(text.split()))[:NAME], START, terms.STATED)
+    title = from_data(
+        one_line(" ".join(text.split()))[: terms.get_limit("name")], START, terms.STATED
+    )
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
     launcher = None if "training.stack" in said else launcher
     if data and "cluster.devices" in said:

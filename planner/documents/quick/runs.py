@@ -158,6 +158,8 @@ def _derive_devices(said: LineValues) -> bool:
     """Derive the number of devices from nodes and devices per node, or the reverse; return whether
     only their kind is said."""
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
+    if more := said.pop("more devices", None):  # of rollouts, beside those of the trainer
+        said["cluster.devices"] = more._replace(value=more.value + said.read("cluster.devices", 0))
     if (some := said.pop("some nodes", None)) and not nodes and "cluster.devices" not in said:
         nodes = some.assume("one node", 1)
     each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")
@@ -255,7 +257,7 @@ def add_network(said: LineValues, asked: Iterable[str]) -> None:
         many = count.value if count else 0
         grown = many and {"fewest-devices", "cheapest"} & {*asked}
         several = (grown or many > (each.value if each else 8)) and "network" not in known
-        slow = several and known["link"]["topology"] in ("host", "switch")
+        slow = several and known.get("link", {}).get("topology") in ("host", "switch")
         if slow or (many > 4096 and several):
             said.assume("cluster.network.bandwidth")
         return
@@ -396,10 +398,8 @@ def share_batch(said: LineValues, tuned: bool) -> None:
     """Convert a batch of each device and its accumulation to that of all devices, which are data
     parallel as far as the text does not split the model; a fine-tuning that accumulates a batch
     that is not given has one sequence at a time."""
-    steps, micro, count = (
-        said.get(key)
-        for key in ("training.gradient_accumulation", terms.COUNTS[1], "cluster.devices")
-    )
+    counts = ("training.gradient_accumulation", terms.COUNTS[1], "cluster.devices")
+    steps, micro, count = map(said.get, counts)
     keys = [f"parallelism.{key}" for key in terms.DEGREES[1:]]
     split, few = prod(said[key].value for key in keys if key in said), said.get(BATCH)
     alone = tuned or find_data_alone(said)

@@ -26,8 +26,6 @@ Understood = tuple[int, Mapping[str, Any]]  # what fits at a place: where it end
 _END = r"(?![^\W_]|[%$€£]|_\d|[.,]\d)"
 #: Characters of no text, which stand for those of a name, and of one that is a number.
 MARK, BARE = "\ue000", "\ue001"
-#: Slots of names that stand in a table, which is a row of phrases.yaml.
-_TABLES = (("dataset", "data sets"), ("collection", "collections"), ("mean", "example tokens"))
 
 
 @cache
@@ -150,7 +148,7 @@ def _fill_phrase(
     """
     groups = {name: text[slice(*found.span(name))] for name in found.re.groupindex}
     words = {name: groups[f"s{i}"] for i, name in enumerate(slots) if groups[f"s{i}"]}
-    values = {name: _parse_slot(name, one) for name, one in words.items()}
+    values = {name: parse_slot(name, one) for name, one in words.items()}
     if None in values.values():
         return
     if name := values.get("instance"):
@@ -166,7 +164,7 @@ def _fill_phrase(
             for key, one in says.items()
             if not isinstance(one, str) or values.get(one[1:-1], one) is not None
         }
-        filled |= {key: one * values["count"] for key, one in says.get("times", {}).items()}
+        filled |= {key: filled[key] * values["count"] for key in says.get("times", ())}
         why = {key: text.format(**values) for key, text in says.get("why", {}).items()}
         for cloud, begins in load_phrases()["clouds"].items() if name else ():
             if re.match(begins, str(name)):
@@ -179,7 +177,7 @@ def _fill_phrase(
         yield found.end(), {**filled, "why": why} if why else filled
 
 
-def _parse_slot(name: str, text: str) -> Any:
+def parse_slot(name: str, text: str) -> Any:
     """Parse the text of a slot to its value; None where it has none.
 
     Args:
@@ -260,7 +258,7 @@ def map_names() -> Mapping[str, Mapping[str, str]]:
     absent = {aliases.to_letters(str(n)): v for n, v in load_phrases()["absent"].items()}
     families = {aliases.to_letters(name): name for name in list_families()}
     device = {"device": {**absent, **ship["device"]}, "absent": absent}
-    for slot, table in _TABLES:
+    for slot, table in load_phrases()["tables"].items():
         ship[slot] = {aliases.to_letters(k): str(n) for k, n in load_phrases()[table].items()}
     return {**ship, **device, "cluster": whole, "instance": nodes, "family": families}
 
@@ -281,11 +279,11 @@ def match_pair(text: str, at: int) -> Iterator[Understood]:
         key = aliases.to_letters(text[at : at + end])
         dotted = index_keys().get(key.replace(".", "")) or aliases.find_key(key)
         value = get_pattern("value").match(text, at + end)
-        if dotted is None or dotted.partition(".")[0] not in SECTIONS or value is None:
+        if dotted == "cluster.accelerator" or value is None:  # whose names are phrases
             continue
-        if dotted == "cluster.accelerator":  # names are phrases
+        if dotted is None or dotted.partition(".")[0] not in SECTIONS:
             continue
-        counted = dotted.startswith("parallelism.") or dotted in terms.COUNTS
+        counted = dotted.startswith("parallelism.") or dotted in (*terms.COUNTS, terms.LENGTH)
         number = terms.parse_integer(value[2])
         if counted and value[2][0].isdigit() and isinstance(number, str):
             continue
@@ -301,9 +299,6 @@ def match_pair(text: str, at: int) -> Iterator[Understood]:
 
 
 LONGEST = 1000  # characters of a line
-MOST_SPLITS = 8  # of a text that cost the same
-SIMILAR = 0.8  # of a misspelt word and the right one, from 0 to 1
-ALIKE = 0.85  # where the right one is a family of models
 Cost = tuple[int, ...]  # characters not understood, words without effect, pieces
 
 
@@ -342,8 +337,8 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
         if word in _collect_letters() or is_harmless(word):
             return found[0]
         pool = [one for one in technical if one[0] == word[0]]
-        near = get_close_matches(word, pool, n=1, cutoff=SIMILAR)
-        near = near or get_close_matches(word, families, n=1, cutoff=ALIKE)
+        near = get_close_matches(word, pool, n=1, cutoff=terms.get_limit("similar"))
+        near = near or get_close_matches(word, families, n=1, cutoff=terms.get_limit("alike"))
         if not near:
             return found[0]
         corrections.append(f"'{found[0]}' read as '{near[0]}'")
@@ -351,7 +346,26 @@ def correct_spelling(text: str) -> tuple[str, list[str]]:
 
     for pattern, plain in load_phrases()["rewritten"].items():
         text = re.sub(pattern, plain, text, flags=re.I)
-    return get_pattern("letters").sub(correct, text), corrections
+    if (translated := _translate(text)) != text:
+        corrections.append(f"'{text}' read as '{translated}'")
+    return get_pattern("letters").sub(correct, translated), corrections
+
+
+def _translate(text: str) -> str:
+    """Translate a text to English, if two of its words at least are of another language: of the
+    one that has most of them, where dots part thousands. Commas before one or two digits and a
+    unit part fractions in any language."""
+    most, text = 1, get_pattern("decimal comma").sub(r"\1.\2", text)
+    for table in load_phrases()["languages"].values():
+        words = "|".join(map(re.escape, sorted(table, key=len, reverse=True)))
+        pattern = re.compile(rf"(?<![\w-])(?:{words})(?!\w)", re.I)
+        own = [one for one in pattern.findall(text) if not is_harmless(one.lower())]
+        if len(own) > most:
+            most, best, plain = len(own), pattern, table
+    if most == 1:
+        return text
+    text = re.sub(r"(?<![\w.,])(\d{1,3})\.(\d{3})(?=\s+[^\W\d])", r"\1\2", text)
+    return best.sub(lambda one: plain[one[0].lower()], text)
 
 
 def list_left_out(text: str) -> list[Piece]:
@@ -395,6 +409,30 @@ def _choose_phases(pieces: list[Piece]) -> list[Piece]:
     return chosen
 
 
+def find_words(text: str, kind: str = "turning") -> list[str]:
+    """Find the words of a text that stand in a row: those that turn the meaning of others."""
+    return [one for one in re.split(r"[^a-z'’]+", text.lower()) if one in load_phrases()[kind]]
+
+
+def is_inert(text: str, piece: Piece, pieces: Iterable[Piece]) -> bool:
+    """Decide whether nothing that a plan has is understood between the punctuation around what is
+    not understood, as in `prof says no`; a number belongs to another word that is not.
+
+    Args:
+        text: the line.
+        piece: what is not understood.
+        pieces: all pieces of the line.
+    """
+    ends = [one.span() for one in get_pattern("clause").finditer(text)]
+    begin = max((end for _, end in ends if end <= piece.begin), default=0)
+    end = min((start for start, _ in ends if start >= piece.end), default=len(text))
+    beside = [one for one in pieces if begin <= one.begin < end]
+    unread = " ".join(one.cut(text) for one in beside if one.values is None)
+    known = {key for one in beside for key in one.values or ()}
+    whole = find_words(unread, "scaling") or not re.search(r"[^\W\d]{3}", unread)
+    return not whole and end - begin < len(text) and known <= {*load_phrases()["inert"]}
+
+
 def may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     """Decide whether what is not understood may be left out of a plan: words, labels, keys with
     their values, and numbers without a unit that belong to a word (``wikitext-103``), but no word
@@ -403,29 +441,27 @@ def may_leave_out(text: str, piece: Piece, whole: bool) -> bool:
     Args:
         text: the line.
         piece: what is not understood.
-        whole: whether the rest is a whole plan, of which numbers alone between commas may be left
-            out too.
+        whole: whether the rest is a whole plan, of which numbers alone between commas, and before
+            a word that is not understood, may be left out too.
     """
     words, before = piece.cut(text).lower(), text[: piece.begin]
     joined = before.endswith("-") or text[piece.end : piece.end + 1] == "-"
-    single = joined and bool(re.fullmatch("[a-z]", words))  # Nemotron-H, e-Llama
     counted = re.search(r"(?<![\w.])\d[\d.,]*\s*$", before)  # what may be its unit
-    shortest = 1 if single else 3 if counted else 2
-    table = load_phrases()
+    shortest = 1 if joined and len(words) == 1 else 3 if counted else 2  # Nemotron-H, e-Llama
     each = re.findall(r"[^\s,;:()?!&+=|/-]+", get_pattern("assigned").sub(" ", words))
     plain = [len(one) >= shortest and re.sub("[.'’]", "", one).isalpha() for one in each]
     joined = any(plain) or re.search(r"\w[-_]$", before) is not None
     listed = re.search(r"[,;(/]\s*$", before) and re.match(r"\s*($|[,;)/.?])", text[piece.end :])
-    alone = joined or (whole and listed)
-    known = (
-        one or get_pattern("label or number" if alone else "label").fullmatch(word)
-        for one, word in zip(plain, each, strict=True)
-    )
-    refused = {*table["turning"].split(), *table["words"]} - ({"one"} if whole else set())
-    turned = [one for one in each if one in refused]
-    denied = len(turned) == 1 and turned[0] in table["negations"].split() and turned[0] != each[-1]
+    what = get_pattern("counted").match(text, piece.begin)
+    noun = what and not any(map(is_harmless, what["noun"].lower().split()))
+    alone = joined or (whole and (listed or noun))
+    label = get_pattern("label or number" if alone else "label")
+    known = (one or label.fullmatch(word) for one, word in zip(plain, each, strict=True))
+    turned = find_words(words) or ([] if whole else find_words(words, "words"))
+    negations = load_phrases()["negations"]
+    denied = len(turned) == 1 and turned[0] in negations and turned[0] != each[-1]
     rest = re.split(r"[,;.:!?)]", text[piece.end :], maxsplit=1)[0].lower().split()
-    if turned and each == turned and turned[0] in table["negations"].split():
+    if turned and each == turned and turned[0] in negations:
         return bool(rest) and all(map(is_harmless, rest))  # no good card
     return (not turned or (denied and not rest)) and all(known)
 
@@ -434,7 +470,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
     """Take a word that is not understood before a size for the name of a model that is not built
     in: ``codellama 34b``, ``gpt-4 1.8T``."""
     totals = sum("training.tokens" in (piece.values or ()) for piece in pieces)
-    refused = f"{load_phrases()['no names']} {load_phrases()['turning']}".split()
+    refused = [*list_words("no names"), *load_phrases()["turning"]]
     for at, (piece, after) in enumerate(pairwise(pieces)):
         begin, kinds = piece.begin, {*(after.values or ())}
         if totals > 1 and re.fullmatch(r"[\d.]+ ?T", after.cut(text), re.I):
@@ -446,7 +482,7 @@ def _name_sizes(text: str, pieces: list[Piece]) -> list[Piece]:
             joined = re.fullmatch(r"[A-Za-z]+[-_ ]?v?\d[\d.]*o?", text[before.begin : piece.end])
             begin = before.begin if joined else begin
         words = text[begin : piece.end]
-        beside = re.fullmatch(r"[\s_:(-]{0,2}", text[piece.end : after.begin])
+        beside = re.fullmatch(r"[\s_(-]{0,2}|:", text[piece.end : after.begin])
         named = get_pattern("name").fullmatch(words) if beside else None
         if named and not {*named[1].lower().split("-")} & {*refused}:
             pieces[at - 1] = before._replace(values={}) if begin < piece.begin else pieces[at - 1]
@@ -470,11 +506,10 @@ def list_splits(text: str) -> tuple[list[Piece], ...]:
     for at in sorted(options, reverse=True):
         sums = [tuple(map(sum, zip(one.cost, costs[one.end], strict=True))) for one in options[at]]
         costs[at] = min(sums)
-        pairs = zip(options[at], sums, strict=True)
-        best[at] = [piece for piece, cost in pairs if cost == costs[at]]
+        best[at] = [one for one, cost in zip(options[at], sums, strict=True) if cost == costs[at]]
     begun: list[list[Piece]] = [[]]
     splits: list[list[Piece]] = []
-    while begun and len(splits) < MOST_SPLITS:
+    while begun and len(splits) < terms.get_limit("splits"):
         pieces = begun.pop()
         while (at := pieces[-1].end if pieces else 0) < len(text):
             begun += [[*pieces, other] for other in reversed(best[at][1:])]
@@ -515,10 +550,8 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
         pieces.append(Piece(at, found.end(), {}, (0, 1, 1)))
     elif is_harmless(word):
         pieces.append(Piece(at, found.end(), {"ignored": True}, (0, 1, 1)))
-    glue, assigned = (
-        get_pattern("glue").search(text, at, found.end()),
-        get_pattern("assigned").match(text, at),
-    )
+    glue = get_pattern("glue").search(text, at, found.end())
+    assigned = get_pattern("assigned").match(text, at)
     ends = [glue.start(), found.end()] if glue else [found.end()]
     if glue and glue[0] == "_" and is_harmless(text[at : glue.start()].lower()):
         pieces.append(Piece(at, glue.start(), {"ignored": True}, (0, 1, 1)))
@@ -537,8 +570,6 @@ def _suggest_words(words: str) -> str | None:
     """Suggest what words may mean: uses of a number, the models of a family, the nearest name."""
     if re.fullmatch(rf"{terms.NUMBER}\s?[kKmMbBtT]?", words):
         return f"{words} h100, batch {words}, sequence {words}, tp {words}, {words} tokens"
-    if re.fullmatch(r"\d+,\d+[kKmMbBtT]?", words):
-        return words.replace(",", ".")
     plain = [aliases.to_letters(word) for word in words.split() if len(word) > 2]
     of = [name for name in source.preset_names("model") if name.startswith(tuple(plain))]
     close = (nearest(word, _collect_words()) for word in (words, *words.split()) if len(word) > 3)

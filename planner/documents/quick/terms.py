@@ -20,7 +20,6 @@ ASSUMED = "assumed: "  # start of the origin of assumptions
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
-SPENT = ("energy", "carbon", "cost")  # questions
 EXAMPLES, EPOCHS, EACH = "training.examples", "training.epochs", "training.example_tokens"
 RUN = ("training.tokens", "each", EXAMPLES, "pairs", "steps", "text")  # what gives a run's length
 USUAL_SEQUENCE = 8192  # tokens; default of models with longer sequences
@@ -136,21 +135,16 @@ def ask_for(about: str, place: Place | None = None, *values: Any) -> PlanError:
 
 def is_harmless(word: str) -> bool:
     """Return whether a word is listed as one that changes no answer, in this form or another."""
-    if word in _list_harmless():
-        return True
-    for ending in ("s", "es", "ed", "d", "ing", "ly"):
-        stem = word.removesuffix(ending)
-        short = stem[:-1] if stem[-1:] == stem[-2:-1] else stem  # planning, plan
-        if stem != word and len(stem) > 2 and {stem, f"{stem}e", short} & _list_harmless():
-            return True
-    return False
+    stems = [word.removesuffix(ending) for ending in ("s", "es", "ed", "d", "ing", "ly")]
+    long = [one for one in stems if one != word and len(one) > 2]
+    short = [one[:-1] for one in long if one[-1] == one[-2]]  # planning, plan
+    return not _list_harmless().isdisjoint((word, *long, *short, *(f"{one}e" for one in long)))
 
 
 @cache
 def _list_harmless() -> frozenset[str]:
     """List the words that change no answer."""
-    words = (*list_words("ignored"), *list_words("fillers"))
-    return aliases.list_publishers().union(words)
+    return aliases.list_publishers().union(list_words("ignored"), list_words("fillers"))
 
 
 @cache
@@ -167,8 +161,7 @@ def get_pattern(name: str) -> re.Pattern[str]:
 
 def list_words(kind: str) -> list[str]:
     """List the words of a row of phrases.yaml."""
-    words: list[str] = load_phrases()[kind].split()
-    return words
+    return [*load_phrases()[kind].split()]
 
 
 def get_limit(name: str) -> Any:
