@@ -137,7 +137,8 @@ def test_commands_run(page: Path, at_night: bool, desk: Path, run_cli: RunCli) -
                 continue
             RUN.add(command)
             if command in LONG and not at_night:
-                main._parse_words(shlex.split(command.partition("plan.py ")[2]))
+                words = shlex.split(command.partition("plan.py ")[2])
+                main._parse_words(main._add_report(words))
                 continue
             done = run(command, desk, run_cli)
             assert done is None or done.returncode == 0, f"{block}: {command}\n{done.stderr}"

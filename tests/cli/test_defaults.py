@@ -243,9 +243,7 @@ def test_templates_replace_ours_in_the_sandbox(team: Path, run_cli: RunCli) -> N
     for text, said in (
         ("# x\n{% if %}\n", "own/report.md.jinja:2: "),
         ("a\n\n{{ view.nothing.more }}\n", "own/report.md.jinja:3: "),
-        ("{{ ''.__class__.__mro__ }}\n", "own/report.md.jinja:1: "),
         ("a\n{% include '../secret.jinja' %}\n", "own/report.md.jinja:2: "),
-        ("a\n{{ 1 / 0 }}\n", "own/report.md.jinja:2: "),
     ):
         short.write_text(text)
         done = run_cli(*words, cwd=team)

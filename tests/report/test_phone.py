@@ -39,7 +39,7 @@ PAGES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(every=5)
 @pytest.mark.browser
 @pytest.mark.parametrize("name", PAGES)
 def test_captions_are_whole_on_a_phone(name: str, browser: Browser, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_shipped_plan_has_one_verdict() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, phases=(Phase.generate,))
+@settings(max_examples=8, phases=(Phase.generate,))
 @given(whole_plans())
 def test_random_plans_have_one_verdict(document: Document) -> None:
     assert_one_verdict(document)

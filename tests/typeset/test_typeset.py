@@ -42,11 +42,11 @@ def names() -> list[str]:
     return sorted({*declared, *(note.latex for note in BOOK.notation.values())})
 
 
-@pytest.mark.parametrize("latex", names())
-def test_a_name_survives_the_way_through_its_tree(latex: str) -> None:
-    name = read_latex(latex)
-    assert read_latex(LATEX.write(name)) == name
-    well_formed(MATHML.write(name))
+def test_names_survive_the_way_through_their_trees() -> None:
+    for latex in names():
+        name = read_latex(latex)
+        assert read_latex(LATEX.write(name)) == name
+        well_formed(MATHML.write(name))
 
 
 @pytest.mark.parametrize("latex", [r"\frac{a}{b}", "a_", "{a", r"\operatorname{x}", "a}"])
