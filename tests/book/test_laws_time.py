@@ -206,32 +206,8 @@ def test_whole_blocks_run_again_where_they_are_chosen() -> None:
     assert found.value("compute.recomputed_flops_per_token") == 32 * 2 * 3 * 4096 * 11008
 
 
-ADAPTERS = {"rank": 16, "targets": ["query", "output", "down"], "dropout": 0.1}
-
-
 @pytest.mark.parametrize("tensor", [1, 4])
-@pytest.mark.parametrize(
-    ("less", "more"),
-    [
-        (
-            {"training__lora": {**ADAPTERS, "kernels": "fused"}},
-            {"training__lora": {**ADAPTERS, "kernels": "separate"}},
-        ),
-        (
-            {"training__optimizer": "muon", "training__muon": {"symmetric": True}},
-            {"training__optimizer": "muon", "training__muon": {"symmetric": False}},
-        ),
-        (
-            {"training__optimizer": "muon", "training__optimizer_matrices": "whole"},
-            {"training__optimizer": "muon", "training__optimizer_matrices": "parts"},
-        ),
-        (
-            {"training__optimizer": "soap", "training__soap": {"frequency": 20}},
-            {"training__optimizer": "soap", "training__soap": {"frequency": 10}},
-        ),
-        ({"training__offload": {"layers": 4}}, {"training__offload": {"layers": 32}}),
-    ],
-)
+@pytest.mark.parametrize(("less", "more"), read_data("book")["spared_by_kernels"])
 def test_what_kernels_spare_takes_no_longer(
     less: dict[str, Any], more: dict[str, Any], tensor: int
 ) -> None:

@@ -314,6 +314,9 @@ def test_a_cache_of_mistral_7b(tensor, heads, prompt, kept):
     assert value_of(document, "memory.cache.stage") == kept * 2 * 32 * heads * 128 * 2
 
 
+RECURRENT = read_data("plans")["recurrent_models"]
+
+
 @pytest.mark.parametrize(
     ("model", "elements"),
     [
@@ -322,43 +325,14 @@ def test_a_cache_of_mistral_7b(tensor, heads, prompt, kept):
         # Mamba-2: (heads, head size, state); the convolution also sees 2 × groups × state
         ("codestral-mamba-7b", 64 * (128 * 64 * 128 + (8192 + 2 * 8 * 128) * 4)),
         # MiniMax-01 (arXiv 2501.08313), lightning attention: keys by values, of 128, a head
-        (
-            {
-                **{"layers": 10, "hidden": 6144, "vocab": 200064, "mlp": {"intermediate": 9216}},
-                **{"mixer": "lightning", "lightning": {"heads": 64, "head_dim": 128}},
-            },
-            10 * 64 * 128 * 128,
-        ),
+        (RECURRENT["lightning"], 10 * 64 * 128 * 128),
         # The delta rule (arXiv 2412.06464): keys by values a head; queries, keys and values are
         # convolved over 4 tokens
-        (
-            {
-                **{"layers": 5, "hidden": 384, "vocab": 512, "mlp": {"intermediate": 768}},
-                "mixer": "delta_net",
-                "delta_net": {
-                    **{"key_heads": 2, "value_heads": 6, "key_head_dim": 32, "value_head_dim": 48},
-                    "conv_kernel": 4,
-                },
-            },
-            5 * (6 * 32 * 48 + (2 * 2 * 32 + 6 * 48) * 4),
-        ),
+        (RECURRENT["delta rule"], 5 * (6 * 32 * 48 + (2 * 2 * 32 + 6 * 48) * 4)),
         # Griffin (arXiv 2402.19427): one number a channel of the recurrence
-        (
-            {
-                **{"layers": 7, "hidden": 384, "vocab": 512, "mlp": {"intermediate": 768}},
-                "mixer": "recurrence",
-                "recurrence": {"width": 480, "heads": 6, "conv_kernel": 3},
-            },
-            7 * (480 + 480 * 3),
-        ),
+        (RECURRENT["Griffin"], 7 * (480 + 480 * 3)),
         # LFM2 (arXiv 2511.23404): the last inputs of a gated convolution
-        (
-            {
-                **{"layers": 7, "hidden": 384, "vocab": 512, "mlp": {"intermediate": 768}},
-                **{"mixer": "short_conv", "short_conv": {"kernel": 3}},
-            },
-            7 * 384 * 3,
-        ),
+        (RECURRENT["LFM2"], 7 * 384 * 3),
     ],
 )
 def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, elements):

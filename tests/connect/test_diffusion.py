@@ -122,38 +122,15 @@ SHAPE: dict[str, Any] = {"layers": 2, "hidden": 64, "max_sequence": 32, "attenti
 CONTEXT = {"context": {"tokens": 8, "stem": [{"inputs": 12}]}}
 
 
-@pytest.mark.parametrize(
-    ("model", "more", "said"),
-    [
-        ({}, {}, "vocab"),
-        ({**STEM, "vocab": 100}, {}, "a model with a stem has no vocabulary"),
-        ({"vocab": 100, "modulation": 6}, {}, "modulation needs a stem"),
-        ({"vocab": 100, **CONTEXT}, {}, "context needs a stem"),
-        ({"vocab": 100, "kinds": {"a": {"streams": "joint"}}}, {}, "streams needs a stem"),
-        (
-            {**STEM, **CONTEXT, "streams": "joint", "mixer": "short_conv"},
-            {},
-            "streams need attention",
-        ),
-        (
-            {**STEM, **CONTEXT, "streams": "double", "mixer": ["attention", "cross_attention"]},
-            {},
-            "exclude each other",
-        ),
-        ({**STEM, "mtp": 1}, {}, "mtp is not modelled beside a stem"),
-        ({**STEM, "streams": "double"}, {}, "no context"),
-        ({**STEM, "mixer": ["attention", "cross_attention"]}, {}, "no context"),
-        ({**STEM, "stem": [{"outputs": 64}]}, {}, "input width of the first matrix"),
-        ({**STEM, "stem": [{"inputs": 4, "outputs": 9}]}, {}, "has 9 outputs, not 64"),
-        (STEM, {"training": {"context_tokens": 4}}, "the model has no context"),
-        (STEM, {"training": {"mode": "inference"}}, "token-by-token"),
-        ({**STEM, **CONTEXT}, {"parallelism": {"pipeline": 2}}, "with pipeline parallelism"),
-        ({**STEM, **CONTEXT}, {"parallelism": {"context": 2}}, "with context parallelism"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "model", "more", "said"), read_data("faults")["diffusion"])
 def test_what_cannot_be_answered_is_one_clear_fault(
-    model: dict[str, Any], more: dict[str, Any], said: str
+    parts: list[str], model: dict[str, Any], more: dict[str, Any], said: str
 ) -> None:
+    model = {
+        **(STEM if "stem" in parts else {}),
+        **(CONTEXT if "context" in parts else {}),
+        **model,
+    }
     with pytest.raises(PlanError) as caught:
         result({**SHAPE, **model}, EIGHT, **more)
     assert any(said in str(fault) for fault in caught.value.faults), caught.value

@@ -220,45 +220,11 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
 
 
 @pytest.mark.slow(every=5)
-@pytest.mark.parametrize(
-    "document",
-    [
-        {**MANY, "record": ["memory.stage"]},  # a name
-        {**MANY, "base": {**MANY["base"], "model": {"parameters": "7B"}}},  # no shape
-        {"base": MANY["base"], "axes": {"parallelism": ["auto", {"tensor": 8}]}},
-        {
-            **MANY,
-            "combine": "zip",
-            "axes": {"parallelism.tensor": [1, 2], "model": ["llama2-7b", "gpt2-small"]},
-        },
-        # What rests on what turns round: states of one parameter and of all, steps and tokens.
-        {
-            "base": {**MANY["base"], "parallelism": {"tensor": 8}},
-            "axes": {
-                "training.optimizer": ["adamw", "muon"],
-                "run": [
-                    {"name": "predicted", "set": {"training.micro_batch": 1}},
-                    {"name": "assumed", "set": {"time.mfu": 0.4, "time.use": "assumed"}},
-                ],
-            },
-        },
-        {
-            "base": {**MANY["base"], "parallelism": {"tensor": 2}},
-            "axes": {
-                "training.optimizer": ["soap", "muon"],
-                "run": [
-                    {"name": "layers away", "set": {"training.offload.layers": 3}},
-                    {"name": "adapters", "set": {"training.lora.rank": 8}},
-                ],
-            },
-        },
-    ],
-    ids=(
-        "a name", "no shape", "a layout to be found", "together with the model", "turned round",
-        "bases and adapters",
-    ),
-)  # fmt: skip
-def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("name", OTHERS := read_data("questions")["other_studies"])
+def test_studies_of_other_kinds_are_those_of_single_plans(name: str) -> None:
+    own = OTHERS[name]
+    document = {**MANY, **own, "base": {**MANY["base"], **own.get("base", {})}}
+    document = {key: value for key, value in document.items() if value is not None}
     axes = {name: values[:2] for name, values in document["axes"].items()}
     read = study.read_study({**document, "axes": axes})
     job = work.Job(read, None)
