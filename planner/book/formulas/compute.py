@@ -177,26 +177,16 @@ backward_component = of_component(
 )
 _TWICE = "One product for the gradient of each factor: twice the forward pass."
 backward_component.by(MATMUL, type="core", frozen=False).equals(2 * component_flops, _TWICE)
-backward_component.by(MATMUL, type="linear", frozen=False, lora=False).equals(
-    2 * component_flops, _TWICE
-)
-backward_component.by(LORA, type="linear", frozen=False, lora=True, adapted=False).equals(
+_trained_linear = partial(backward_component.by, type="linear", frozen=False)
+_trained_linear(MATMUL, lora=False).equals(2 * component_flops, _TWICE)
+_trained_linear(LORA, lora=True, adapted=False).equals(
     component_flops, "The weight is frozen: one product, for the gradient of the input."
 )
-backward_component.by(
-    LORA, type="linear", frozen=False, lora=True, adapted=True, side="tower"
-).equals(
+_trained_linear(LORA, lora=True, adapted=True, side="tower").equals(
     component_flops + 6 * applied * k_l * (n_in + n_out) * x_tok,
     "As for other projections, for the tokens of the tower.",
 )
-backward_component.by(
-    LORA,
-    type="linear",
-    frozen=False,
-    lora=True,
-    adapted=True,
-    side=("", "decoder", "cross", "first"),
-).equals(
+_trained_linear(LORA, lora=True, adapted=True, side=("", "decoder", "cross", "first")).equals(
     component_flops + 6 * applied * k_l * (n_in + n_out),
     "One product for the gradient of the frozen weight's input; and the adapter's two narrow "
     "products, forward once and backward twice: 2 FLOP for each of their weights and passes.",

@@ -23,23 +23,19 @@ cache_index = in_bytes(
     "One key for each token or pool of tokens, which every rank holds whole.",
 )
 
-cache_block.by(POPE, block="attention", latent=False, windowed=False).equals(
+_of_attention = partial(cache_block.by, block="attention")
+_of_attention(POPE, latent=False, windowed=False).equals(
     k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + cache_index,
     "A key and a value for each token of prompt and answer of the sequences under way, m "
     "micro-batches of b; a rank holds one head at least. And the keys of an indexer.",
 )
-cache_block.by(
-    f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
-    block="attention",
-    latent=False,
-    windowed=True,
+_of_attention(
+    f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)", latent=False, windowed=True
 ).equals(
     k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t + cache_index,
     "Only the last w tokens are attended to. And the keys of an indexer.",
 )
-cache_block.by(
-    "DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", block="attention", latent=True
-).equals(
+_of_attention("DeepSeek-V2 (arXiv 2405.04434), section 2.1.2", latent=True).equals(
     k_kv * held * (s + s_o) * (r_kv + d_r) + cache_index,
     "The compressed keys and values and one rotary key, which every rank holds whole. And the keys "
     "of an indexer.",
