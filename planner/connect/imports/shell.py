@@ -35,6 +35,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.DOTALL)
 VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?!$-]")
 #: Within braces: a name, an index, and what stands in for it where it is not set.
 BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[@*0-9]+\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
+#: What a command prints, a sum apart, in the place of a variable's value.
+PRINTED = re.compile(r"\"?(?:\$\((?!\()|`)(?!\s*expr\b)")
 #: The arguments of a script, in what a loop goes over or is followed for.
 OVER_ARGUMENTS = re.compile(r"\$(?:[#@*1]|\{[#@*1]\})")
 #: A sum that another program would print, which is worked out here.
@@ -514,6 +516,8 @@ class _ShellReader:
         if sign.endswith("+"):
             return self.expand(other, split=False) if is_set else []
         if not is_set and sign.endswith(("-", "=")):
+            if PRINTED.match(other):
+                return [f"{UNKNOWN_SIGN}{name}{UNKNOWN_SIGN}"]
             return self.expand(other, split=False) or [""]
         return held if held is not None else [f"{UNKNOWN_SIGN}{name}{UNKNOWN_SIGN}"]
 
