@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 @functools.cache
 def folder(name: str) -> Path:
-    """Find the folder `presets`, `schemas` or `templates`; cached.
+    """Find the folder `presets`, `schemas`, `templates` or `docs`; cached.
 
     A checkout keeps it beside the package, a wheel inside it (`_data`). The checkout is
     asked first, because an editable install may leave a stale copy elsewhere.

@@ -55,6 +55,8 @@ READABLE = {
     "report": (("report", "--format=md"), "text/markdown"),
 }
 SCHEME = "trainplan://"
+#: What the terms mean; a document of docs, which a wheel carries.
+GLOSSARY = {"uri": f"{SCHEME}glossary", "name": "glossary", "mimeType": "text/markdown"}
 #: Options of a command line alone: how it prints, exits, and what it writes.
 LEFT_OUT = frozenset(("format", "print", "require-fit", "write", "rank", "all", "apply", "run"))
 #: Options that name files, folders or other machines, by what stands for their values in help.
@@ -226,11 +228,12 @@ class Programs:
 
     def list_texts(self) -> list[dict[str, str]]:
         """List the texts that an assistant may read, each with its address, name and type."""
-        return [
+        printed = [
             {"uri": f"{SCHEME}{folder}/{name}", "name": f"{folder} {name}", "mimeType": kind}
             for folder, (_, kind) in READABLE.items()
             for name in self.texts[folder]
         ]
+        return [*printed, GLOSSARY]
 
     def read_text(self, address: str, _: Mapping[str, Any]) -> dict[str, str]:
         """Return a text and its type by its address.
@@ -238,6 +241,9 @@ class Programs:
         Raises:
             PlanError: there is none.
         """
+        if address == GLOSSARY["uri"]:
+            text = resources.load_own_text(resources.folder("docs") / "glossary.md")
+            return {"text": text, "mimeType": GLOSSARY["mimeType"]}
         folder, name = [*address.removeprefix(SCHEME).split("/", 1), ""][:2]
         if name not in self.texts.get(folder, ()):
             known = [row["uri"] for row in self.list_texts()]

@@ -150,9 +150,10 @@ def _of_class(
         stem, *known = (re.sub("[^a-z0-9]", "", n.lower()) for n in (named[: -len(ending)], *types))
         fits = [one for one in known if one.startswith(stem)]
         made.notes.append(f"{named} has no output head")
-    if named and not fits:
+    drafts = named and re.search(families.DRAFTS, named)
+    if named and (drafts or not fits):
         why = f"the class {named} is not modelled"
-        if re.search(families.DRAFTS, named):
+        if drafts:
             why += ": a draft model reads the states of the model that it drafts for"
         raise c.fault(why, f"…{', …'.join(classes)}")
     return traits
