@@ -16,36 +16,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.base.resources import read_yaml
+
 Row = Mapping[str, Any]
 Compared = tuple[str, Any, Any]  # quantity, expected, predicted
 
-#: What a tensor or module belongs to, by its name; the first that fits counts.
-KINDS = (
-    ("token mixers", r"indexer"),
-    ("norm", r"norm|(^|\.)ln_?(\d|f|attn|mlp)"),
-    ("head", r"^(lm_head|embed_out|decoder\.bias|cls\.)"),
-    ("embedding", r"(^|\.)(shared|embed_tokens)(\.|$)"),
-    ("shared experts", r"shared_(expert|mlp)"),
-    ("router", r"router|\.gate(\.|$)|\.wg(\.|$)|expert_bias|correction_bias|per_expert_scale"),
-    ("experts", r"experts"),
-    ("pooler", r"^pooler"),
-    ("per-layer embedding", r"per_layer"),
-    ("embedding projection", r"project_(in|out)|embeddings_project|embedding_hidden_mapping"),
-    ("mlp", r"mixer\.(up|down)_proj|albert_layers.*\.ffn"),
-    ("token mixers", r"attn|attention|mamba|mixer|linear_attn|(^|\.)conv\.|temporal_block"),
-    ("mlp", r"mlp|feed_forward|ffn|\.fc\d|ff\.|Dense|intermediate\.dense|output\.dense"),
-)
-#: The same for the groups of our inventory.
-GROUPS = {
-    "attention": "token mixers",
-    "attention scores": "token mixers",
-    "indexer": "token mixers",
-    "state space": "token mixers",
-    "delta net": "token mixers",
-    "short convolution": "token mixers",
-    "recurrence": "token mixers",
-    "linear attention": "token mixers",
-}
+_TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
+KINDS: list[list[str]] = _TABLES["kinds"]
+GROUPS: dict[str, str] = _TABLES["groups"]
 DEVICE = {"accelerator": "h100-sxm-80gb", "devices": 1}
 
 
