@@ -77,6 +77,7 @@ MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl --stacks $(DATA)
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl $(PAGE) --bands presets/efficiency/bands.yaml \
 		$(foreach name,held_out largest_runs serving_runs untried_2026-11 runs_2026-11 rl_steps memory_adapters,--held-out $(DATA)/$(name).jsonl)
+	python -m benchmarks.practice --unstated presets/efficiency/practice.yaml
 	python -m benchmarks.memory_accuracy $(MEMORY) --bands presets/efficiency/memory.yaml
 	python -m benchmarks.memory_accuracy $(MEMORY) $(PAGE)
 	python -m benchmarks.time_accuracy --runs $(DATA)/runs.jsonl $(PAGE)
