@@ -73,7 +73,8 @@ DATA = tests/data
 PAGE = --markdown docs/accuracy.md
 BY_RUN = --markdown docs/accuracy/runs.md
 MEMORY = --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl --stacks $(DATA)/publications.yaml \
-	$(foreach name,adapters fms reports torchtitan,--runs $(DATA)/memory_$(name).jsonl)
+	$(foreach name,adapters fms reports torchtitan,--runs $(DATA)/memory_$(name).jsonl) \
+	--runs $(DATA)/runs_2026-12-01-memory.jsonl
 accuracy:
 	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl $(PAGE) --bands presets/efficiency/bands.yaml \
 		$(foreach name,held_out largest_runs serving_runs untried_2026-11 runs_2026-11 rl_steps memory_adapters,--held-out $(DATA)/$(name).jsonl)

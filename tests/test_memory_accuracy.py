@@ -22,12 +22,9 @@ BOUNDS = read_data("bounds")["memory"]
 
 @pytest.fixture(scope="module")
 def records():
-    return [
-        *memory_accuracy.truth(DATA / "memory_truth"),
-        *memory_accuracy.runs(
-            DATA / "publications.yaml", DATA / "runs.jsonl", *sorted(DATA.glob("memory_*.jsonl"))
-        ),
-    ]
+    files = ["publications.yaml", "runs.jsonl", "memory_*.jsonl", "runs_2026-12-01-memory.jsonl"]
+    found = (file for name in files for file in sorted(DATA.glob(name)))
+    return [*memory_accuracy.truth(DATA / "memory_truth"), *memory_accuracy.runs(*found)]
 
 
 @pytest.mark.parametrize("source", BOUNDS)
