@@ -158,8 +158,9 @@ def _derive_devices(said: LineValues) -> bool:
     """Derive the number of devices from nodes and devices per node, or the reverse; return whether
     only their kind is said."""
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
-    if more := said.pop("more devices", None):  # of rollouts, beside those of the trainer
-        said["cluster.devices"] = more._replace(value=more.value + said.read("cluster.devices", 0))
+    if pools := [one for one in said.take("trainers", "rollouts") if one]:
+        whole = sum(one.value for one in pools)
+        said.setdefault("cluster.devices", pools[0]._replace(value=whole))
     if (some := said.pop("some nodes", None)) and not nodes and "cluster.devices" not in said:
         nodes = some.assume("one node", 1)
     each, devices = said.get("cluster.devices_per_node"), said.get("cluster.devices")

@@ -403,7 +403,7 @@ def _choose_phases(pieces: list[Piece]) -> list[Piece]:
         own = {key for key in values if key.startswith("rl.")}
         if planned and not own and "training.objective" in values:  # of a reward model
             one = one._replace(values={})
-        kept = own | {"why", "unless"} if planned else values.keys() - own
+        kept = own | {*load_phrases()["phases"]} if planned else values.keys() - own
         fitting = {key: value for key, value in values.items() if key in kept}
         chosen.append(one._replace(values=fitting) if own else one)
     return chosen
