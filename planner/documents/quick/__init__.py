@@ -124,6 +124,10 @@ def _split_values(text: str, joins: str) -> list[str]:
         for i, (one, of) in enumerate(zip(pieces, kinds, strict=True))
         if {*several} & of.keys() or (heads and heads[0] <= i < heads[-1] and of.keys() <= {*near})
     ]
+    own = {"model", "cluster.accelerator"} - {*several}  # which no side may lack
+    named = {side for one, side in rows if own & _map_kinds([one]).keys()}
+    if 0 < len(named) < len(heads):
+        return []
     return [
         splits.blank(text, [*gone, *(one for one, other in rows if other != side)])
         for side in range(len(heads))
