@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import measured, predicted, tables
+from tests.conftest import read_data
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy" / "runs.md"
@@ -20,12 +21,7 @@ SETS |= {"2026-11-30-adapters": "predicted adapters"}
 #: Readings of memory, which the page shows in a table of its own.
 MEMORY = "2026-12-01-memory"
 
-PLAN = {
-    "model": {"extends": "llama3-8b"},
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-    "training": {"sequence_length": 2048, "micro_batch": 1, "global_batch": 8},
-    "parallelism": {"zero": 3},
-}
+PLAN = read_data("plans")["predicted"]
 
 
 def rows(folder: Path, **changes: Any) -> list[measured.Row]:

@@ -34,13 +34,7 @@ from tests.conftest import read_data
 #: All parameters of a component: as they are, on one rank, and by the widths of its matrix.
 ALL = ("parameters.component", "parameters.device")
 #: What says which of a component's parameters it is: beside adapters no sum needs another.
-OF_THOSE = {
-    "parameters.trained": "trained",
-    "memory.weights.frozen": "frozen",
-    "memory.weights.gathered": "trained and frozen, each in its format",
-    "memory.weights.component": "trained and frozen, each in its format",
-    "time.part.gathered": "trained and frozen, each in its format",
-}
+OF_THOSE = read_data("book")["adapters_of_those"]
 #: Sums that mean all parameters whatever is trained, with the reason.
 MEANT = read_data("book")["adapter_targets"]
 

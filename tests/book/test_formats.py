@@ -93,13 +93,7 @@ def test_the_smallest_and_the_largest_numbers_are_exact(
 
 #: Formats by the types of NumPy and of ml_dtypes, which round by themselves.
 TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16"}
-SMALL_TYPES = {
-    "bf16": "bfloat16",
-    "fp8-e4m3": "float8_e4m3fn",
-    "fp8-e5m2": "float8_e5m2",
-    "fp4-e2m1": "float4_e2m1fn",
-    "e8m0": "float8_e8m0fnu",
-}
+SMALL_TYPES = read_data("book")["small_types"]
 
 
 def judge(key: str) -> Any:

@@ -59,12 +59,7 @@ from planner.questions import loading
 from tests.changed import changed, evaluation_of
 from tests.conftest import leave_to_night, read_data
 
-PLAN: dict[str, Any] = {
-    "model": "llama2-7b",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-    "training": {"tokens": "1B", "sequence_length": 4096, "global_batch": 64, "micro_batch": 1},
-    "parallelism": {"zero": 1},
-}
+PLAN: dict[str, Any] = read_data("plans")["laws_of_time"]
 
 
 def evaluation(**changes: Any) -> Evaluation:

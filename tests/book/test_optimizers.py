@@ -57,12 +57,7 @@ def test_states_that_rest_on_a_shape_say_so() -> None:
 #: Bytes that the update of a parameter reads and writes in fp32, fused and one operation after
 #: another: weights and states of 4 bytes read and written, a gradient of 4 read, and as PyTorch and
 #: the authors' code write the operations.
-FP32 = {
-    "adamw": (28, 84),
-    "sgd": (12, 12),  # one operation: two values read, one written
-    "sgd-momentum": (20, 32),  # buf.mul_, buf.add_(grad), param.add_(buf): 2 + 3 + 3 accesses
-    "lion": (20, 76),  # 19 accesses
-}
+FP32 = read_data("plans")["fp32"]
 
 
 @pytest.mark.parametrize("optimizer", FP32)

@@ -21,13 +21,7 @@ PRINTED = {
     (name, provider, kind, *term): (usd, Fraction(count))
     for name, provider, kind, usd, count, *term in read_data("printed_prices")
 }
-PLAN: dict[str, Any] = {
-    "model": "gpt2-small",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "coreweave"},
-    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "parallelism": {},
-    "time": {"mfu": 0.25, "use": "assumed"},
-}
+PLAN: dict[str, Any] = read_data("plans")["prices"]
 
 
 def _term(row: Mapping[str, Any]) -> list[str]:

@@ -244,13 +244,7 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
     assert decode(4096) > decode(128)
 
 
-LONG: dict[str, Any] = {
-    "cluster__devices": 64,
-    "training__sequence_length": 131072,
-    "training__global_batch": 16,
-    "training__micro_batch": 1,
-    "parallelism__tensor": 4,
-}
+LONG: dict[str, Any] = read_data("plans")["long_time"]
 
 
 def block_values(e: Evaluation, identifier: str) -> list[float]:

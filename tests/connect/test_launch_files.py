@@ -26,12 +26,7 @@ from tests.conftest import RunCli, read_data
 PUBLISHED = launch_files.DATA / "trainer_files.yaml"
 #: What a run is, beside its layout.
 RUN = ("tokens", "sequence_length", "global_batch", "micro_batch", "precision", "recompute")
-NUMBERS = (
-    "parameters.total",
-    "memory.process",
-    "time.step_seconds",
-    "compute.model_flops_per_step",
-)
+NUMBERS = read_data("connect")["numbers_of_launch_files"]
 #: Of a rule in one of them and of a plain key in the other.
 FOLLOWS = ("parallelism.cut", "parallelism.stages")
 
@@ -342,13 +337,7 @@ def test_ends_that_count_as_layers_take_one_each(said: str, stages: list[int] | 
 
 
 @pytest.mark.parametrize(
-    ("targets", "model", "lost"),
-    [
-        (["query", "value"], "llama3-8b", ["training.lora.targets"]),
-        (["query", "key", "value", "head"], "llama3-8b", ["training.lora.targets"]),
-        (["output", "up", "gate"], "llama3-8b", []),
-        (["output"], "mixtral-8x7b", ["training.lora.rank"]),
-    ],
+    ("targets", "model", "lost"), read_data("connect")["adapters_of_megatron_bridge"]
 )
 def test_adapters_of_megatron_bridge_stand_beside_joined_matrices(
     targets: list[str], model: str, lost: list[str]

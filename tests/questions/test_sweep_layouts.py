@@ -31,12 +31,7 @@ PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2s
 #: Values of keys of a layout, good and bad.
 LAYOUT: dict[str, list[Any]] = read_data("questions")["one_layout"]
 OTHERS: dict[str, list[Any]] = read_data("questions")["other_layouts"]
-NUMBERS: dict[str, list[Any]] = {
-    "training.tokens": ["1T", "2T"],
-    "cluster.price": ["1 USD/h", "2 USD/h", "3 USD/h"],
-    "cluster.network.bandwidth": ["100 Gb/s", "400 Gb/s"],
-    "time.mfu": [0.3, 0.4],
-}
+NUMBERS: dict[str, list[Any]] = read_data("questions")["numbers_of_layouts"]
 RECORD = [
     "parameters.total", "memory.process", "memory.activations", "memory.headroom", "cost.total",
     "time.step_seconds", "time.mfu", "time.hfu", "energy.total", "checkpoint.bytes",

@@ -20,6 +20,7 @@ from planner.documents.references import preset_names
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
 from planner.typeset import LATEX, MATHML, TEXT, Typesetter, read_latex
+from tests.conftest import read_data
 from tests.test_every_option import HEADLINES
 
 PLANS = (
@@ -142,12 +143,7 @@ def test_the_numbers_put_in_make_the_value(quantities: list[Quantity]) -> None:
 
 
 #: What a plan needs so that each headline has a value.
-AROUND: dict[str, Any] = {
-    "cluster.failures": {"count": 419, "devices": 16384, "period": "54 days"},
-    "cluster.storage": {"bandwidth": "100 GB/s"}, "cluster.price": "2 USD/h",
-    "cluster.host_power": "300 W", "cluster.pue": 1.1, "cluster.carbon_intensity": "0.4 kg/kWh",
-    "time.restart": "10 min",
-}  # fmt: skip
+AROUND: dict[str, Any] = read_data("book")["around"]
 
 
 @pytest.mark.parametrize("plan", preset_names("plan"))
