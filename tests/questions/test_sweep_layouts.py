@@ -214,10 +214,13 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
     assert [steps.at(row) for row in rows] == [(12, 6, 4)[row % 3] for row in rows]
 
 
+STUDIES = read_data("questions")["other_studies"]
+
+
 @pytest.mark.slow(every=5)
-@pytest.mark.parametrize("name", OTHERS := read_data("questions")["other_studies"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_studies_of_other_kinds_are_those_of_single_plans(name: str) -> None:
-    own = OTHERS[name]
+    own = STUDIES[name]
     document = {**MANY, **own, "base": {**MANY["base"], **own.get("base", {})}}
     document = {key: value for key, value in document.items() if value is not None}
     axes = {name: values[:2] for name, values in document["axes"].items()}
