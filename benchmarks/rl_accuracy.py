@@ -12,12 +12,12 @@ def main() -> None:
     rows = [row for row in measured.read(*options.runs) if row.quantity.startswith("rl.")]
     of = error_bands.workload  # as training of the model has it
     records = measured.compare(rows, more=lambda one: {"kind": of(one.case.settings)})
-    for row, record in zip(rows, records, strict=True):
-        model = row.plan["model"]
+    for record, model in zip(records, (row.plan["model"] for row in rows), strict=True):
         record["model"] = model if isinstance(model, str) else model["extends"]
     for key in ("quantity", "model", "kind", "source"):
         some = records if key == "source" else [{**one, "group": one[key]} for one in records]
         tables.publish(options, f"rl {key}", time_accuracy.lines(some), records)
+        print()
 
 
 if __name__ == "__main__":
