@@ -157,6 +157,7 @@ def _fill_phrase(
         values["net"] = node.get("network", {}).get("bandwidth")
     mean = map_names()["mean"].get(aliases.to_letters(words.get("collection", "")))
     values["mean"] = int(mean) if mean else None
+    values["full"] = "" if mean else load_phrases()["full"]
     values |= {"all": text[slice(*found.span())].lower(), "word": groups.get("word", "").lower()}
     with suppress(KeyError):  # a slot of another alternative
         filled = {
