@@ -16,7 +16,7 @@ from planner.documents.references import FOLDERS, preset_names
 
 UNITS = (
     "1", "tokens", "parameters", "sequences", "bytes", "bytes/s", "FLOP/s", "Hz", "s", "days", "W",
-    "USD/h", "kgCO2e/kWh",
+    "USD/h", "USD/kWh", "USD/GB", "USD/GB/month", "kgCO2e/kWh",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
+from planner.base import resources
 from planner.base.errors import Place, PlanError, nearest
 from planner.base.numbers import plain_text, scientific
 
@@ -497,19 +498,9 @@ def check_range(value: Exact) -> None:
 
 
 #: The name of each dimension, and what is allowed as a quantity of it.
-_KINDS = {
-    _ONE: ("a plain number", "a plain number such as 0.4 or 40%"),
-    _BYTE: ("bytes", "bytes, such as 80 GB or 80 GiB"),
-    _BYTE / _TIME: ("bytes per second", "bytes per second, such as 3.35 TB/s or 400 Gb/s"),
-    Dimension.from_powers(FLOP=1): ("a count of FLOP", None),
-    Dimension.from_powers(FLOP=1, s=-1): ("a rate in FLOP/s", "a rate such as 989 TFLOP/s"),
-    _TIME: ("a time", "a time such as 5 us, 90 min, 30 days"),
-    _TIME**-1: (None, "a rate such as 10/s or 1.4 GHz"),
-    Dimension.from_powers(J=1, s=-1): ("a power", "a power such as 700 W"),
-    Dimension.from_powers(J=1): ("an energy", "an energy such as 5 kWh"),
-    _USD: ("an amount of money", "an amount such as 5 USD"),
-    Dimension.from_powers(USD=1, s=-1): (None, "a price such as 2.5 USD/h"),
-    Dimension.from_powers(kgCO2e=1, J=-1): (None, "an intensity such as 0.4 kg/kWh"),
+_KINDS: dict[Dimension | None, tuple[str | None, str | None]] = {
+    find_dimension(unit): (name, allowed)
+    for unit, (name, allowed) in resources.load_beside(__file__).items()
 }
 _NAMELESS = (None, None)
 

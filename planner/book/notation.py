@@ -333,6 +333,7 @@ mfu_assumed = formula_input(
 )
 of_site = partial(formula_input, under="cluster.")
 hourly = partial(of_site, unit="USD/h", cited=True)
+billed = partial(formula_input, under="cluster.bill.", unit="s")
 price = hourly("price", "price of one device for one hour", "price", latex=r"\pi_{\mathrm{h}}")
 reserved_price = hourly(
     "reserved_price",
@@ -355,6 +356,29 @@ carbon_intensity = of_site(
     "carbon_intensity",
     latex=r"\gamma",
     unit="kgCO2e/kWh",
+)
+
+demand_price = hourly(
+    "demand_price", "price of one device for one hour without commitment", "on_demand_price",
+    latex=r"\pi_dem",
+)  # fmt: skip
+x_spot = of_site("x_spot", "share of the run on spot devices", "spot_share")
+electricity_price = of_site(
+    "electricity_price",
+    "price of electricity",
+    "electricity_price",
+    latex=r"\pi_kWh",
+    unit="USD/kWh",
+)
+t_inc = billed("t_inc", "time in whole multiples of which devices are billed", "increment")
+t_least = billed("t_least", "shortest time that is billed", "minimum")
+V_kept = billed("V_kept", "bytes stored for as long as the run takes", "stored", unit="bytes")
+V_sent = billed("V_sent", "bytes sent out of the provider's network", "sent", unit="bytes")
+storage_price = billed(
+    "storage_price", "price of storage", "storage_price", latex=r"\pi_kept", unit="USD/GB/month"
+)
+egress_price = billed(
+    "egress_price", "price of sending data out", "egress_price", latex=r"\pi_sent", unit="USD/GB"
 )
 
 # Rates of the hardware, as its documents print them

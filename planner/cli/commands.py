@@ -63,9 +63,7 @@ class Command(NamedTuple):
 
 
 #: What commands.yaml says: the arguments that commands share, and the commands.
-_ROWS = resources.load_beside(__file__)
-#: What the program's name alone prints.
-FIRST: str = _ROWS["first"]
+ROWS = resources.load_beside(__file__)
 #: The lists and the types that its arguments name.
 CHOICES = {
     "frameworks": FORMATS,
@@ -81,7 +79,7 @@ def _list_args(rows: Iterable[str | dict[str, Any]]) -> Iterator[Argument]:
     """Yield the arguments of some rows; a word stands for arguments that commands share."""
     for row in rows:
         if isinstance(row, str):
-            yield from _list_args(_ROWS["shared"][row])
+            yield from _list_args(ROWS["shared"][row])
         elif "formats" in row:
             names = row["formats"]
             yield from _list_args(
@@ -278,7 +276,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     below += [f"Spelling: {', '.join(corrected)}"] if corrected else []
     below += [f"Ignored: {', '.join(ignored)}"] if ignored else []
     cheapest = [one.found for one in asked.answers if one.name == "cheapest"]
-    offers = "\n".join(answers.tabulate_offers(cheapest[0], OFFERS)) if cheapest else ""
+    offers = "\n".join(answers.format_offers(cheapest[0], OFFERS)) if cheapest else ""
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     verdict, _, body = (report.as_text(result, options.format) if planned else "").partition("\n\n")
     said = f"# What was understood; -o plan.yaml writes it.\n{said}"
@@ -354,6 +352,8 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
         f"{of}{': ' if of else ''}{one}" for of, one in zip(sides, values, strict=True)
     )
     each = " per device" if quantity.startswith("memory.") else ""
+    if name in ("energy.total", "energy.cost"):
+        each = f" ({results[0]['energy.computers'].title}; {results[0]['energy.total'].title})"
     if name == "verdict" and all(is_host_short(one) for one in results):
         there = numbers.text(results[0].plan.get("cluster.node_memory"), "bytes")
         needed = results[0]["memory.host"].text()
@@ -920,5 +920,5 @@ COMMANDS = {
         globals()[f"_run_{name.replace('-', '_')}"],
         tuple(row.get("examples", ())),
     )
-    for name, row in _ROWS["commands"].items()
+    for name, row in ROWS["commands"].items()
 }

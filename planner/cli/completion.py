@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+from planner.base import resources
 from planner.base.errors import require_extra
 
 SHELLS = ("bash", "zsh", "fish")
@@ -48,13 +49,7 @@ def answer_shell(parser: argparse.ArgumentParser) -> None:
 
 
 #: Arguments that take a built-in document, and of which kinds.
-PRESETS = {
-    "family": ("model",),
-    "accelerators": ("accelerator",),
-    "extends": ("accelerator",),
-    "on": ("accelerator",),
-    "text": ("model", "accelerator", "cluster"),
-}
+PRESETS: Mapping[str, Sequence[str]] = resources.load_beside(__file__)
 QUANTITIES = ("maximize", "minimize", "quantity")
 KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary", "precision")
 

@@ -6,18 +6,16 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.base import files, progress
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, FIRST, OK, format_faults, report_crash
+from planner.cli.commands import BAD_INPUT, COMMANDS, OK, ROWS, format_faults, report_crash
 
 #: Options of earlier versions, and what does the same now.
-GONE = {
-    "--interactive": "plan.py serve PLAN.yaml, or plan.py site -o DIR for a page without a server"
-}
+GONE: Mapping[str, str] = ROWS["gone"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +44,7 @@ def run_command(arguments: list[str]) -> int:
         answer_shell(_build_parser())
     try:
         if not arguments:
-            sys.stdout.write(FIRST)
+            sys.stdout.write(ROWS["first"])
             return OK
         options = _parse_words(_add_report(arguments))
         return _run_handler(options)

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import resources
 from planner.base.recent import cache_last
 from planner.book import inventory, notation
 from planner.book.expressions import Symbol, floor, minimum
@@ -225,13 +226,7 @@ def _list_phases(mode: str) -> tuple[Entry, ...]:
     """List the moments of a step at which a stage's memory can peak."""
     if mode == "inference":
         return (Entry("phase", "serving", "serving", settings={"phase": "serving"}),)
-    titles = {
-        "loss": "the loss",
-        "backward": "backward pass of a layer",
-        "first": "backward pass of the first layer",
-        "gradients": "end of the backward pass",
-        "step": "optimizer step",
-    }
+    titles: Mapping[str, str] = resources.load_beside(__file__, "phases.yaml")
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 

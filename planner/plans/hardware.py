@@ -42,6 +42,9 @@ AS_FAST = {"value": 1, "rows": "none; of the implementation"}
 #: Axes of a torus, which has up to three.
 AXES = ("x", "y", "z")
 HOST = ("host_link", "host_memory")
+#: What a provider's bill depends on, with its unit.
+BILL = {"increment": "s", "minimum": "s", "stored": "bytes", "storage_price": "USD/GB/month",
+        "sent": "bytes", "egress_price": "USD/GB"}  # fmt: skip
 #: Of what is offloaded, what travels beside the passes: with the optimizer the gradients do, unless
 #: they stay in one buffer until the update.
 TRAVELLING = ("activations", "parameters", "optimizer")
@@ -96,21 +99,43 @@ def fill_hardware(draft: Draft) -> None:
 def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     """Complete the prices that the provider asks, and how often it takes spot devices back."""
     provider, purchase = draft.get("cluster.provider"), draft.get("cluster.purchase")
-    for key, paid in (("price", purchase), ("reserved_price", "reserved")):
+    paid_there, ways = False, {"price": purchase, "reserved_price": "reserved"}
+    for key, paid in (ways | ({"on_demand_price": None} if purchase == "spot" else {})).items():
         for row in list_prices(accelerator, paid, draft.get("cluster.term")):
             if row["provider"] != provider:
                 continue
             why = name_price(row)
-            draft.default(f"cluster.{key}", row["price"], why)
+            kept = draft.default(f"cluster.{key}", row["price"], why)
+            paid_there |= key == "price" and kept == row["price"]
             if row["kind"] == "spot" and draft.get("cluster.failures") is None:
                 for name, value in row.get("interruptions", {}).items():
                     draft.default(f"cluster.failures.{name}", value, why)
+    bills = resources.load_preset("practice/billing")["providers"]
+    _fill_bill(draft, bills.get(provider) if paid_there else None)
+    if purchase == "spot":
+        draft.default("cluster.spot_share", 1, "all of the run")
     if purchase == "spot" and draft.get("cluster.storage") is None:
         nodes = -(-draft.get("cluster.devices") // draft.get("cluster.devices_per_node"))
         fact = load_calibration()["storage"]
         each = _parse_fact(fact, "bytes/s")
         draft.default("cluster.storage.bandwidth", nodes * each, _name_source(fact))
         draft.default("cluster.storage.blocking", 1, "training waits for a checkpoint")
+
+
+def _fill_bill(draft: Draft, fact: Mapping[str, str] | None) -> None:
+    """Complete how the provider bills, and what it asks for storage and for data sent out. Rounding
+    to a minute or less is left out where the plan states no bill."""
+    usual = {"increment": "1 s", "minimum": "0 s", "stored": "0 B", "sent": "0 B"}
+    known: Mapping[str, str] = {**usual, **(fact or {})}
+    if draft.get("cluster.bill") is None and units.parse(known["increment"], "s") <= 60:
+        return
+    why = f"{known['text']}, {known['date']}" if fact else "neither the plan nor a provider says"
+    for name, unit in BILL.items():
+        if name in known:
+            draft.default(f"cluster.bill.{name}", units.parse(known[name], unit), why)
+    for amount, price in (("stored", "storage_price"), ("sent", "egress_price")):
+        if not draft.get(f"cluster.bill.{amount}"):
+            draft.default(f"cluster.bill.{price}", 0, f"nothing is {amount}")
 
 
 def _fill_link(draft: Draft, accelerator: Mapping[str, Any]) -> None:
@@ -405,6 +430,8 @@ def pick_settings(draft: Draft) -> dict[str, Any]:
         "run.interrupted": interrupted,
         "run.finishes": finishes,
         "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
+        "cost.billed": cluster.get("bill") is not None,
+        "cost.spot": cluster.get("purchase") == "spot",
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
         "time.again.operations": bool(rules.get("selective")),

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+from planner.base import resources
 from planner.base.errors import format_divisors
 from planner.plans import schedules
 from planner.plans.document import Block, Draft, Model, Stage
@@ -142,14 +143,7 @@ def divide_layers(model: Model, layout: Mapping[str, Any], vocab: int) -> list[i
 EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
 MOST_WRITTEN = 100_000  # letters of a layout
 #: Patterns of invalid layouts with their faults; then those of repeated letters and groups.
-_WRONG = (
-    (r"[^EtmL|()*\d]|\*(?!\d)|(?<![*\d])\d|(?<=\*\d{9})\d", "{!r} is not a letter of a layout"),
-    (r"\([^()]*\(", "nested brackets"),
-    (r"(?:^|\))[^()]*\)|\(\)", "an unmatched closing bracket"),
-    (r"\([^()]*$|\)$", "a bracket is not closed and repeated, (…)*n"),
-    (r"\)(?!\*)", "a group in brackets is not repeated, (…)*n"),
-    (r"(?<![EtmL|)])\*\d+", "{} repeats nothing"),
-)
+_WRONG: Sequence[tuple[str, str]] = resources.load_beside(__file__)
 _REPEATED = (r"([EtmL|])\*(\d+)", r"\(([EtmL|]*)\)\*(\d+)")
 
 

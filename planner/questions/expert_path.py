@@ -37,14 +37,7 @@ from planner.results.verdict import FITS
 PEAK_BYTES, RUN_COST = "memory.process", "cost.total"
 SCHEDULE_KEY, STARTED_BY = "training.schedule", "parallelism.for"
 #: How far a run is that differs in one of these: as far as so many doublings of a size.
-FAR_APART = {
-    "model.moe": 8,
-    "training.lora": 8,
-    "training.objective": 4,
-    "cluster.accelerator.vendor": 4,
-    "cluster.accelerator.architecture": 2,
-    "cluster.accelerator.name": 1,
-}
+FAR_APART: Mapping[str, int] = resources.load_beside(__file__, "far_apart.yaml")
 #: The sizes that are compared, in doublings; of the model its active parameters.
 COMPARED_SIZES, ACTIVE_SIZE = ("cluster.devices", "training.sequence_length"), "parameters.active"
 

@@ -129,17 +129,7 @@ def find_doc_type(keys: Collection[str]) -> str:
 #: The kind of a Hugging Face configuration, in messages.
 CONFIGURATION = "Hugging Face configuration"
 #: How to use a document that is of another kind than expected.
-_USES = {
-    "plan": "plan.py {0} evaluates it",
-    "study": "plan.py sweep {0} evaluates it",
-    "schedule": "a plan names it as training.schedule",
-    "stack": "a plan names it as training.stack",
-    "accelerator": "a cluster names it as accelerator",
-    "cluster": "a plan names it as cluster",
-    "model": "plan.py {0} prints its sizes; a plan names it as model",
-    CONFIGURATION: "plan.py import {0} -o model.yaml makes a model of it",
-    "file of defaults": "it holds for the plans beside and below it",
-}
+_USES: Mapping[str, str] = resources.load_beside(__file__)
 
 
 class OtherKind(PlanError):

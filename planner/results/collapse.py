@@ -30,12 +30,8 @@ LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary")
 KEPT = frozenset((notation.b, notation.t, notation.p, notation.c, notation.e))
 #: Keys of symbols that are shown as numbers: bytes of elements, whether something runs.
 NUMBERS = (
-    "training.bytes.",
-    "time.dropout",
-    "time.lora_dropout",
-    "training.lora.dora",
-    "time.rope",
-)
+    "training.bytes.", "time.dropout", "time.lora_dropout", "training.lora.dora", "time.rope",
+)  # fmt: skip
 #: Where others stay letters: quantities of the whole plan that are followed all the same, and
 #: quantities with entries that are not.
 FOLLOWED = ("layout.", "memory.activations.input_ranks", "memory.optimizer.per_parameter")

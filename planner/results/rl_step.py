@@ -13,6 +13,7 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
+from planner.base import resources
 from planner.base.errors import PlanError
 from planner.book import notation
 from planner.engine.rollout import run_requests
@@ -23,16 +24,7 @@ from planner.results.timeline import Span, Timeline, simulate_step
 
 #: What each side works on in turn, with the part of a step that it is and its share of that.
 PhaseShares = Sequence[tuple[str, str, float]]
-SCORING: PhaseShares = [("scoring", "reward", 1)]
-TRAINING: PhaseShares = [
-    ("log-probabilities", "logprob", 1),
-    ("reference", "reference", 1),
-    ("values", "value", 1),
-    ("updates", "update", 1),
-    ("framework", "around", 1),
-    ("weights to the engine", "sync", 1),
-    ("states to the host", "switch", 1),
-]
+SCORING, TRAINING = resources.load_beside(__file__).values()
 READING, FULL, DRAIN = "reading prompts", "generating", "generating, no request waits"
 REQUEST_SPAN = "request"
 #: Lanes of the replicas of the engine that end first and last, and of the only one.

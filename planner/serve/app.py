@@ -7,7 +7,7 @@ import ipaddress
 import os
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -34,14 +34,9 @@ from planner.serve.workers import REASONS, Busy, Greedy, Workers
 LAST, KEPT = 100, 200_000
 #: Seconds that a client has to send a body, and after which it may ask a busy server again.
 PATIENCE, AGAIN = 15, 5
-HEADERS = {
+HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": page.POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    **resources.load_beside(__file__, "headers.yaml"),
 }
 #: Names of a server that only this machine reaches.
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))

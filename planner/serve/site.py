@@ -23,13 +23,7 @@ CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip
 LOCK, MOST = "pyodide-lock.json", 100_000_000
 #: Distributions by the archive that carries them: what each answer needs, and what some need, which
 #: a browser loads with the first of these.
-ARCHIVES: Mapping[str, Sequence[str]] = {
-    "planner": (
-        "PyYAML", "Jinja2", "MarkupSafe", "jsonschema", "jsonschema-specifications", "referencing",
-        "attrs",
-    ),
-    "sympy": ("sympy", "mpmath"),
-}  # fmt: skip
+ARCHIVES: Mapping[str, Sequence[str]] = resources.load_beside(__file__)
 #: What of a package no browser runs: compiled parts, tests, command lines.
 LEFT_OUT = frozenset((".so", ".pyd", ".pyc", ".pyi", ".pyx", ".c"))
 FOLDERS_LEFT_OUT = frozenset(("__pycache__", "tests", "_data", "..", "benchmarks"))

@@ -1,23 +1,46 @@
 """How much: GPU hours at the prices of the cluster document."""
 
-from planner.book.formulas.time import device_hours
+from planner.book.formulas.time import device_hours, training_days
 from planner.book.formulas.time_inference import decode_rate, prefill_rate
-from planner.book.formulas.time_run import run_device_hours
+from planner.book.formulas.time_run import run_days, run_device_hours
 from planner.book.language import *
 
 PRICES = "GPU hours at the price of one"
+BILL = "how the provider bills (cluster.bill)"
 
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(estimate, unit="USD/Mtokens", source=PRICES, mode="inference")
 
+billed_hours = Quantity(
+    "cost.billed_hours", "t_bill", "GPU hours that are billed", unit="h", scales_with="time",
+    source=BILL,
+)  # fmt: skip
+storage = dollars("cost.storage", r"\pi_data", "cost of storage and of data sent out", source=BILL)
+for _spot, _days in ((False, training_days), (True, run_days)):
+    billed_hours.where(spot=_spot).equals(
+        n * maximum(t_least, t_inc * ceil(86400 * _days / t_inc)) / 3600,
+        "Each device for the days of the run, of spot devices with interruptions, in whole "
+        "increments and no less than the shortest time that is billed; a day has 86,400 seconds.",
+    )
+    storage.where(spot=_spot).equals(
+        (12 * V_kept * storage_price * _days / 365 + V_sent * egress_price) / 10**9,
+        "What is stored, for the days of the run, and what leaves the provider's network once; a "
+        "GB has 10^9 bytes and a month 365/12 days.",
+    )
+
 total = dollars("cost.total", r"\pi", "cost of the GPU hours")
-total.where(purchase=(None, "on-demand", "reserved")).equals(
+total.where(billed=False, spot=False).equals(
     device_hours * price,
     "Every GPU hour at the price of the cluster; storage, network and staff are not in it.",
 )
-total.where(purchase="spot", exact=False).equals(
+total.where(billed=False, spot=True, exact=False).equals(
     run_device_hours * price,
     "Spot devices are paid for lost work, restarts and checkpoints too, as cost.run.",
+)
+total.where(billed=True, title="cost of the GPU hours, as billed, and of storage").equals(
+    billed_hours * price + storage,
+    "The GPU hours that are billed at the price of the cluster, and storage and data sent out "
+    "where the plan states them; staff is not in it.",
 )
 
 reserved = dollars(
@@ -26,6 +49,14 @@ reserved = dollars(
 
 run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False).equals(
     run_device_hours * price, "The GPU hours on the calendar at the price of the cluster."
+)
+
+mixed = dollars(
+    "cost.mixed", r"\pi_mix", "cost of the run on spot devices first, then on demand", exact=False
+).equals(
+    x_spot * run_device_hours * price + (1 - x_spot) * device_hours * demand_price,
+    "A share of the run (cluster.spot_share) on spot devices, with what interruptions cost; the "
+    "rest at the provider's price without commitment, uninterrupted.",
 )
 
 million_input = of_a_million(

@@ -45,6 +45,11 @@ carbon = of_run(
     "Energy times the intensity of the grid; making the hardware is not in it.",
 )
 
+cost = of_run("energy.cost", r"\pi_E", "cost of the energy that the site draws", unit="USD").equals(
+    total * electricity_price,
+    "Energy at the price of electricity; what is not in the energy is not in its cost.",
+)
+
 expected = estimate(
     "energy.expected",
     "E_exp",

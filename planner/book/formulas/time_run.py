@@ -127,3 +127,13 @@ run_device_hours = estimate(
     scales_with="time",
     source="definition",
 ).equals(24 * n * run_days, "Every device for the days of the run; a day has 24 hours.")
+
+mixed_days = days(
+    "time.mixed_days",
+    "t_mix",
+    "days of a run on spot devices first, then on demand",
+    source="sum of its parts",
+).equals(
+    x_spot * run_days + (1 - x_spot) * training_days,
+    "A share of the run (cluster.spot_share) with interruptions, the rest without.",
+)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from planner.base import resources
 from planner.base.errors import PlanError
 
 #: Kernels of attention as PyTorch calls them.
-KERNELS = {
-    "flash": "FLASH_ATTENTION",
-    "efficient": "EFFICIENT_ATTENTION",
-    "math": "MATH",
-    "vendor": "CUDNN_ATTENTION",
-}
+KERNELS: Mapping[str, str] = resources.load_beside(__file__)
 
 
 def pick_device(wanted: str | None) -> Any:

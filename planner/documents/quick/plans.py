@@ -15,6 +15,8 @@ from planner.documents.quick import models, runs, terms
 from planner.documents.quick.terms import LENGTH, START, LineValues, Said, ask_for, load_phrases
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
+SPENT = ("energy", "electricity", "carbon", "cost")  # questions
+
 
 def complete_values(said: LineValues) -> dict[str, Said]:
     """Convert parsed values to keys of a plan, with assumptions for what is missing.
@@ -34,9 +36,7 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     elif not asked and not named and not trained & said.keys():
         limits = {"deadline", "budget", "money", "hours"} & said.keys()
         asked = ["largest-model"] if limits else []
-    spending = (
-        bool(asked) and {*asked} <= {"energy", "carbon", "cost"} and not trained & said.keys()
-    )
+    spending = bool(asked) and {*asked} <= {*SPENT} and not trained & said.keys()
     timed = {"deadline", "cluster.devices"} <= said.keys() or "hours" in said
     if spending and timed:  # what is spent in this time
         asked = [*asked, "tokens-by-deadline"]
@@ -64,6 +64,11 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     whole = layout == {"parallelism.zero", "cluster.accelerator"} and "largest-batch" in asked
     if whole and runs.count_holding(said, 1, "kept") == 1:
         said.setdefault("data alone", said["parallelism.zero"]._replace(value=True))
+    if grid := said.pop("grid", None):
+        for key, known in terms.load_phrases()["countries"][grid.value].items():
+            said.setdefault(key, terms.assume_value(*known))
+    if "electricity" in asked:
+        said.assume("cluster.electricity_price")
     if "carbon" in asked and "cluster" not in said:
         said.assume("cluster.carbon_intensity")
     runs.add_network(said, asked)
@@ -305,7 +310,7 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
         said["questions"] = Said([{"compute-optimal": spent}], START)
         return
     names = [one for one in asked if one in load_phrases()["answered"]]
-    depends = {"time", "cost", "hours", "energy", "carbon"} & {*asked} or (names and limits)
+    depends = {"time", "cost", "hours", *SPENT} & {*asked} or (names and limits)
     if depends and not tokens and "tokens-by-deadline" not in asked:
         many, why = load_phrases()["assumptions"]["training.tokens" if trained else "tuned tokens"]
         if trained and (count := models.count_parameters(said)) is None:

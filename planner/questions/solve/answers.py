@@ -67,7 +67,7 @@ def text(answer: Answer) -> str:
         *_costs(answer),
         *_explain_end(answer),
         *_list_notes(answer),
-        *_format_devices(answer),
+        *format_offers(answer),
     ]
     lines.append(f"Plans tried: {answer.tried}; the answer is evaluated exactly.")
     return "\n".join(lines) + "\n"
@@ -333,13 +333,16 @@ def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
     return f"{where}: {goal.quantity} is {by} {'less' if goal.sense == 1 else 'more'}."
 
 
-def _format_devices(answer: Answer) -> list[str]:
-    """Format the result of each kind of device and the sources of prices, for ``cheapest``."""
+def format_offers(answer: Answer, limit: int | None = None) -> list[str]:
+    """Format the result of each kind of device and the sources of prices, for ``cheapest``; with a
+    ``limit`` only so many of the cheapest."""
     rows = sort_offers(answer)
-    if not rows:
-        return []
     real = [row for row in rows if not row.offer.assumed]
-    lines = ["", "Devices to choose from:", *columns([*map(_format_offer, real)], indent="  ")]
+    lines = columns([*map(_format_offer, real[:limit])], indent="  ")
+    if limit or not rows:
+        rest = f"  {len(rows[limit:])} others cost more, are assumed or do not fit: plan.py solve"
+        return [*lines, rest] if limit else []
+    lines = ["", "Devices to choose from:", *lines]
     if assumed := rows[len(real) :]:
         lines += ["", "At an assumed price (not compared with those above):"]
         lines += columns([*map(_format_offer, assumed)], indent="  ")
@@ -347,17 +350,6 @@ def _format_devices(answer: Answer) -> list[str]:
     lines += ["", "Sources of the prices:"] if sources else []
     lines += [f"  {whose}: {source}" for whose, source in sources]
     return [*lines, ""]
-
-
-def tabulate_offers(answer: Answer, limit: int) -> list[str]:
-    """Return a short table for ``cheapest``: the devices that were priced, the dearest last."""
-    rows = sort_offers(answer)
-    real = [row for row in rows if row.holds and not row.offer.assumed][:limit]
-    lines = columns([*map(_format_offer, real)], indent="  ")
-    if rows[len(real) :]:
-        rest = f"{len(rows) - len(real)} other kinds cost more, have an assumed price or do not do"
-        lines.append(f"  {rest}; plan.py solve PLAN cheapest lists them")
-    return lines
 
 
 def sort_offers(answer: Answer) -> list[OfferResult]:

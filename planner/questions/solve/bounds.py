@@ -29,6 +29,8 @@ DAYS, DEVICES = "time.training_days", "cluster.devices"
 MICRO_BATCH, BATCH = "training.micro_batch", "training.global_batch"
 #: What an answer costs, by quantity.
 COSTS = (DAYS, "cost.total", "time.mfu", "memory.process")
+#: What it costs where a part of the run is on spot devices.
+MIXED = ("time.mixed_days", "cost.mixed", *COSTS[2:])
 #: By how many times a batch is enlarged to find one that meets limits.
 TIMES = sorted(share * 2**power for power in range(9) for share in (2, 3))
 BOUNDS = resources.load_preset("scaling/bounds")["bounds"]
@@ -83,7 +85,8 @@ def bound_degrees(plan: Plan) -> Mapping[str, tuple[int, ...]]:
 
 def evaluate_costs(plan: Plan) -> dict[str, Quantity]:
     """Evaluate days, cost, utilisation and memory of a plan; absent ones are left out."""
-    found = map(evaluate_plan(plan).find, COSTS)
+    mixed = (plan.get("cluster.spot_share") or 1) != 1
+    found = map(evaluate_plan(plan).find, MIXED if mixed else COSTS)
     return {each.id: each for each in found if each.absent is None}
 
 

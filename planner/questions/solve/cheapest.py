@@ -2,8 +2,8 @@
 
 For each kind of device the smallest count that meets the limits is found with a free layout. More
 devices lose efficiency and cost more; this is checked on the next counts. A kind is ruled out where
-its cost at 100 % utilisation, or on too few devices, already exceeds the best cost; this reason is
-then printed in place of a count.
+its cost at 100 % utilisation already exceeds the best cost; this reason is then printed in place of
+a count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from planner.questions.solve.solve_with_layout import (
 )
 
 GOAL = Goal("cost.total", -1)
-DAYS = "time.training_days"
 #: Devices at this multiple of the best cost are not examined further: another count, which layouts
 #: divide better, costs at most a few percent less.
 CLEARLY = Fraction(5, 4)
@@ -165,8 +164,6 @@ def _solve_offer(
     layouts = FreeLayout(limits, (GOAL.quantity,), space=space)
     try:
         domain = domains.make_count_domain(base, offer.sold)
-        if least < inf and (reason := _explain_cost(base, domain, layouts, least)):
-            return OfferResult(offer, None, reason)
         answer = solve_free(base, domain, limits, -1, layouts=layouts)
     except PlanError as error:
         return OfferResult(offer, None, error.faults[0].message)
@@ -178,33 +175,6 @@ def _solve_offer(
         return OfferResult(offer, answer)
     best, beside = _compare_counts(base, domain, answer, space)
     return OfferResult(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
-
-
-def _explain_cost(base: Plan, domain: Domain, layouts: FreeLayout, least: Number) -> str | None:
-    """Explain why devices cannot cost less than the best other offer.
-
-    At the start of the domain they cost clearly more and miss the deadline, and more of them cost
-    more still.
-
-    Args:
-        base: a valid plan on these devices.
-        domain: the counts of devices.
-        layouts: searches the fastest layout at the start of the domain.
-        least: the cost of the best other offer, in USD.
-
-    Returns:
-        The reason; None where this is not so.
-    """
-    found = layouts.find_fastest(base, domain.changes(domain.value(domain.start)), within=False)
-    if found is None:
-        return None
-    _, values = layouts.evaluate_best((variant(base, found),), exact=False)
-    slow = [li for li in layouts.limits if li.quantity == DAYS and not li.is_met(values[DAYS])]
-    cost = values[GOAL.quantity]
-    if not slow or cost < CLEARLY * least:
-        return None
-    count, days = numbers.text(base.get("cluster.devices")), numbers.text(values[DAYS], "days")
-    return f"{numbers.text(cost, 'USD')} on {count} devices already, which take {days}"
 
 
 def _compare_counts(
@@ -226,18 +196,16 @@ def _compare_counts(
     assert answer.holds is not None
     layouts = FreeLayout(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, evaluator=layouts)
-    holds, first = answer.holds, answer.holds.index
+    first = answer.holds.index
     # The next counts above the fewest devices are priced too.
-    above, *further = (search.evaluate_index(first + more) for more in (1, 2, 4, 8))
-    best = max((holds, *filter(None, (above, *further))), key=GOAL.rank_probe)
-    if best is holds:
-        sides = [side for side in (answer.fails, above) if side]
+    more = [search.evaluate_index(first + step) for step in (1, 2, 4, 8)]
+    best = max((answer.holds, *filter(None, more)), key=GOAL.rank_probe)
+    if best is answer.holds:
+        sides = filter(None, (answer.fails, more[0]))
         return search.evaluate_exact(best), tuple(map(search.evaluate_exact, sides))
     # A count beside it may be cheaper still once its own best layout is searched.
-    near = [best]
     layouts.searches = 2
-    for step in (-1, 1):
-        if (side := search.evaluate_index(best.index + step)) is not None:
-            near.append(side)
+    beside_it = (search.evaluate_index(best.index + step) for step in (-1, 1))
+    near = [best, *filter(None, beside_it)]
     best, *beside = sorted(map(search.evaluate_exact, near), key=GOAL.rank_probe, reverse=True)
     return best, tuple(probe for probe in beside if abs(probe.index - best.index) == 1)

@@ -1,0 +1,79 @@
+"""What is paid for: hours as they are billed, storage, data sent out, electricity, and a mix of
+spot devices and others; each against arithmetic on the rules that providers publish."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+
+import planner
+
+CARD = "presets/fine_tuning/qlora_llama3.1-8b_rtx4090.yaml"
+SPOT = {"cluster.provider": "aws", "cluster.purchase": "spot"}
+
+
+def evaluate(path: str = CARD, **changes: Any) -> Any:
+    return planner.load(path, set={k.replace("__", "."): v for k, v in changes.items()}).evaluate()
+
+
+def test_hours_are_billed_in_whole_increments_and_no_less_than_the_least() -> None:
+    plain = evaluate(cluster__price="2 USD/h")
+    hours = Fraction(plain["time.training_days"].number) * 24
+    assert plain["cost.total"].number == pytest.approx(float(2 * hours))
+    for increment, least in (("1 h", "0 s"), ("90 min", "0 s"), ("1 s", "24 h")):
+        bill = {"increment": increment, "minimum": least}
+        found = evaluate(cluster__price="2 USD/h", cluster__bill=bill)
+        each = {"1 h": 1, "90 min": Fraction(3, 2), "1 s": Fraction(1, 3600)}[increment]
+        billed = max(24 if least == "24 h" else 0, ceil(hours / each) * each)
+        assert found["cost.billed_hours"].number == pytest.approx(float(billed))
+        assert found["cost.total"].number == pytest.approx(2 * float(billed))
+
+
+def test_storage_is_paid_by_the_month_and_egress_once() -> None:
+    """730 hours are a month: 100 GB at 0.07 USD for one, and 16 GB that leave at 0.09."""
+    bill = {"stored": "100 GB", "storage_price": "0.07 USD/GB/month", "increment": "1 s"}
+    bill |= {"sent": "16 GB", "egress_price": "0.09 USD/GB"}
+    found = evaluate(cluster__price="2 USD/h", cluster__bill=bill)
+    months = found["time.training_days"].number * 24 / 730
+    assert found["cost.storage"].number == pytest.approx(float(7 * months) + 1.44)
+    parts = 2 * found["cost.billed_hours"].number + found["cost.storage"].number
+    assert found["cost.total"].number == pytest.approx(parts)
+
+
+def test_a_provider_that_sells_days_is_paid_for_days_and_minutes_are_not_rounded() -> None:
+    """EC2 Capacity Blocks are sold by the day; RunPod bills by the second."""
+    path = "presets/gpt2small_hgx-h100.yaml"
+    sold = evaluate(path, cluster__provider="aws-capacity-blocks")
+    devices, days = sold.plan.get("cluster.devices"), sold["time.training_days"].number
+    assert sold["cost.billed_hours"].number == devices * 24 * ceil(days)
+    runpod = evaluate(path, cluster__provider="runpod")
+    assert runpod["cost.billed_hours"].absent
+    hours = float(runpod["time.device_hours"].number)
+    assert runpod["cost.total"].number == pytest.approx(3.99 * hours)
+    own = evaluate(path, cluster__provider="aws-capacity-blocks", cluster__price="3 USD/h")
+    assert own["cost.billed_hours"].absent  # another price is another seller's
+
+
+def test_electricity_costs_what_the_meter_reads() -> None:
+    found = evaluate(cluster__electricity_price="0.4 USD/kWh")
+    assert found["energy.cost"].number == pytest.approx(0.4 * float(found["energy.total"].number))
+    assert evaluate()["energy.cost"].absent
+
+
+def test_a_mix_lies_between_spot_and_on_demand_and_the_cheapest_meets_the_deadline() -> None:
+    """The deadline of half the days that interruptions add is met by half of the run on spot."""
+    path, more = "presets/llama70b_h100x1024.yaml", {"time__mfu": None, "cluster": None}
+    spot = {"accelerator": "h100-sxm-80gb", "devices": 1024, "provider": "aws", "purchase": "spot"}
+    more["cluster"] = spot
+    whole, none = (evaluate(path, **more, cluster__spot_share=share) for share in (1, 0))
+    assert whole["cost.mixed"].number == pytest.approx(whole["cost.total"].number)
+    assert none["time.mixed_days"].number == none["time.training_days"].number
+    assert none["cost.mixed"].number > whole["cost.mixed"].number
+    days = [float(one["time.mixed_days"].number) for one in (whole, none)]
+    plan = planner.load(path, set={key.replace("__", "."): value for key, value in more.items()})
+    until = [f"time.mixed_days <= {sum(days) / 2} days"]
+    answer = plan.solve(vary="cluster.spot_share", until=until)
+    assert answer.holds and float(answer.holds.number) == pytest.approx(0.5, abs=1e-4)
