@@ -124,7 +124,7 @@ def _costs(answer: Answer) -> list[str]:
     found = bounds.evaluate_costs(answer.holds.plan) if answer.holds else {}
     after = {"time.mfu": " MFU", "memory.process": " a device"}
     told = [each.text() + after.get(key, "") for key, each in found.items()]
-    if answer.holds and told and answer.domain.key == "cluster.devices":  # that share the batch
+    if answer.holds and told and answer.domain.key in ("cluster.devices", bounds.MICRO_BATCH):
         batch = exact_text(answer.holds.plan.get("training.global_batch"))
         told.append(f"at a global batch of {batch}")
     return [f"It takes {', '.join(told)}."] if told else []
@@ -197,7 +197,8 @@ def _write_headline(answer: Answer, between: Ends | None) -> str:
         return what + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction == 1 else "smallest"
     why = f"with {limits}" if limits else "by bytes of state alone"
-    return f"{value} is the {which} {why}"
+    at_once = " at once on a copy of the model" if answer.domain.key == bounds.MICRO_BATCH else ""
+    return f"{value}{at_once} is the {which} {why}"
 
 
 def _format_result(answer: Answer, holds: Probe, between: Ends | None) -> str:
