@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import planner
+from planner.questions.solve import bounds
 
 CARD = "presets/fine_tuning/qlora_llama3.1-8b_rtx4090.yaml"
-SPOT = {"cluster.provider": "aws", "cluster.purchase": "spot"}
+RL = "presets/reinforcement/grpo_llama3.1-8b_16xh100.yaml"
 
 
 def evaluate(path: str = CARD, **changes: Any) -> Any:
@@ -57,6 +58,13 @@ def test_a_provider_that_sells_days_is_paid_for_days_and_minutes_are_not_rounded
     assert own["cost.billed_hours"].absent  # another price is another seller's
 
 
+def test_steps_of_reinforcement_learning_are_billed_as_training_is() -> None:
+    """A seller of whole days is paid for them, on the devices of trainer and engine together."""
+    found = evaluate(RL, cluster__bill={"increment": "24 h"}, cluster__price="2 USD/h")
+    days = ceil(found["rl.days"].number)
+    assert found["rl.cost"].number == pytest.approx(2 * 24 * days * found["rl.devices"].number)
+
+
 def test_electricity_costs_what_the_meter_reads() -> None:
     found = evaluate(cluster__electricity_price="0.4 USD/kWh")
     assert found["energy.cost"].number == pytest.approx(0.4 * float(found["energy.total"].number))
@@ -72,6 +80,7 @@ def test_a_mix_lies_between_spot_and_on_demand_and_the_cheapest_meets_the_deadli
     assert whole["cost.mixed"].number == pytest.approx(whole["cost.total"].number)
     assert none["time.mixed_days"].number == none["time.training_days"].number
     assert none["cost.mixed"].number > whole["cost.mixed"].number
+    assert bounds.evaluate_costs(none.plan)["cost.mixed"].number == none["cost.mixed"].number
     days = [float(one["time.mixed_days"].number) for one in (whole, none)]
     plan = planner.load(path, set={key.replace("__", "."): value for key, value in more.items()})
     until = [f"time.mixed_days <= {sum(days) / 2} days"]

@@ -119,6 +119,13 @@ def test_weights_take_as_long_as_their_tensors_and_a_nodes_cards() -> None:
     assert slow["rl.sync_seconds"].value - none["rl.sync_seconds"].value == pytest.approx(291)
 
 
+def test_the_host_holds_the_engines_weights_while_it_sleeps() -> None:
+    """vLLM's first level of sleep keeps them there: 16.06 GB of Llama 3.1 8B in bf16, whole on each
+    of 8 devices, beside the reference model's 8.03 GB of a device."""
+    found = planner.load("presets/reinforcement/grpo_llama3.1-8b_16xh100.yaml").evaluate()
+    assert found["rl.memory.host"].value == pytest.approx(8 * (16.06e9 + 8.03e9), rel=0.001)
+
+
 def test_a_layout_is_found_for_the_trainer() -> None:
     found = planner.load({**PLAN, "parallelism": "auto"}).evaluate()
     assert found.verdict["state"] == "fits"

@@ -24,7 +24,7 @@ from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.engine import FITS, SURE, Walk
-from planner.questions.solve import cheapest, intervals, priced_devices, questions
+from planner.questions.solve import answers, cheapest, intervals, priced_devices, questions
 from planner.questions.solve.evaluations import Probes
 from planner.questions.solve.solve import Answer
 from planner.results.result import evaluate_plan
@@ -312,6 +312,19 @@ def test_devices_that_cost_more_at_their_best_are_not_priced(
     del best["a"], best["d"], best["b"], best["c"]
     with pytest.raises(PlanError, match="not valid"):
         cheapest.find_cheapest(None, (), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit", "shown", "left"), [(1, 1, 4), (2, 2, 3), (8, 2, 3)])
+def test_kinds_of_device_are_shown_or_counted(limit: int, shown: int, left: int) -> None:
+    """Of two at a price and three at an assumed one."""
+    rows = [
+        cheapest.OfferResult(
+            priced_devices.Offer(name, {}, 2, 8, "aws", "", name in "cde"), None, "none fits"
+        )
+        for name in "abcde"
+    ]
+    lines = answers.format_offers(Answer(counts(), -1, (), extra={"rows": rows}), limit)
+    assert len(lines) == shown + 1 and lines[-1].split()[0] == str(left)
 
 
 @pytest.mark.slow

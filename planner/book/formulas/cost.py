@@ -8,6 +8,17 @@ from planner.book.language import *
 PRICES = "GPU hours at the price of one"
 BILL = "how the provider bills (cluster.bill)"
 
+
+def bill_hours(devices: Operand, days: Operand) -> Expression:
+    """Return the GPU hours that are billed of some devices for some days."""
+    return devices * maximum(t_least, t_inc * ceil(86400 * days / t_inc)) / 3600
+
+
+def price_storage(days: Operand) -> Expression:
+    """Return what storage for some days, and data sent out once, cost."""
+    return (12 * V_kept * storage_price * days / 365 + V_sent * egress_price) / 10**9
+
+
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(estimate, unit="USD/Mtokens", source=PRICES, mode="inference")
 
@@ -18,12 +29,12 @@ billed_hours = Quantity(
 storage = dollars("cost.storage", r"\pi_data", "cost of storage and of data sent out", source=BILL)
 for _spot, _days in ((False, training_days), (True, run_days)):
     billed_hours.where(spot=_spot).equals(
-        n * maximum(t_least, t_inc * ceil(86400 * _days / t_inc)) / 3600,
+        bill_hours(n, _days),
         "Each device for the days of the run, of spot devices with interruptions, in whole "
         "increments and no less than the shortest time that is billed; a day has 86,400 seconds.",
     )
     storage.where(spot=_spot).equals(
-        (12 * V_kept * storage_price * _days / 365 + V_sent * egress_price) / 10**9,
+        price_storage(_days),
         "What is stored, for the days of the run, and what leaves the provider's network once; a "
         "GB has 10^9 bytes and a month 365/12 days.",
     )

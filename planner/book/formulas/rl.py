@@ -1,5 +1,6 @@
 """Reinforcement learning: the phases of a step, and what a run of steps takes."""
 
+from planner.book.formulas.cost import bill_hours, price_storage
 from planner.book.formulas.layout import micro_batches
 from planner.book.formulas.memory import (
     capacity,
@@ -203,8 +204,11 @@ run_days = defined_time("rl.days", "t_rl,days", "days of all steps", unit="days"
 device_hours = defined_time(
     "rl.device_hours", "t_rl,dev", "GPU hours of all steps", unit="h"
 ).equals(24 * devices * run_days, "Every device for all days; a day has 24 hours.")
-cost = defined_time("rl.cost", r"\pi_rl", "cost of all steps", unit="USD").equals(
-    device_hours * price, "Every GPU hour at the price of the cluster."
+cost = defined_time("rl.cost", r"\pi_rl", "cost of all steps", unit="USD")
+cost.where(billed=False).equals(device_hours * price, "Every GPU hour at the price of the cluster.")
+cost.where(billed=True).equals(
+    bill_hours(devices, run_days) * price + price_storage(run_days),
+    "The GPU hours that are billed at the price of the cluster, and storage and data sent out.",
 )
 energy = defined_time(
     "rl.energy", "E_rl", "energy of the accelerators over all steps", unit="kWh"
@@ -266,8 +270,9 @@ of_host.where(placement="split").equals(
     n_ref * n_host * weights, "The weights of the reference model, while the policy trains."
 )
 of_host.where(placement="colocated").equals(
-    n_host * ((1 + n_ref) * weights + optimizer + M_cst),
-    "Weights and optimizer states while the engine generates; the weights of the reference model.",
+    n_host * (n_ref * weights + maximum(weights + optimizer + M_cst, M_eng)),
+    "Weights and optimizer states while the engine generates, or the engine's weights while the "
+    "policy trains, whichever is more; the weights of the reference model.",
 )
 
 engine_free = held(

@@ -341,8 +341,9 @@ def format_offers(answer: Answer, limit: int | None = None) -> list[str]:
     real = [row for row in rows if not row.offer.assumed]
     lines = columns([*map(_format_offer, real[:limit])], indent="  ")
     if limit or not rows:
-        rest = f"  {len(rows[limit:])} others cost more, are assumed or do not fit: plan.py solve"
-        return [*lines, rest] if limit else []
+        left = len(rows) - len(lines)
+        rest = f"  {left} others cost more, are assumed or do not fit: plan.py solve"
+        return [*lines, rest] if left else lines
     lines = ["", "Devices to choose from:", *lines]
     if assumed := rows[len(real) :]:
         lines += ["", "At an assumed price (not compared with those above):"]

@@ -85,7 +85,7 @@ def bound_degrees(plan: Plan) -> Mapping[str, tuple[int, ...]]:
 
 def evaluate_costs(plan: Plan) -> dict[str, Quantity]:
     """Evaluate days, cost, utilisation and memory of a plan; absent ones are left out."""
-    mixed = (plan.get("cluster.spot_share") or 1) != 1
+    mixed = plan.get("cluster.spot_share") not in (None, 1)
     found = map(evaluate_plan(plan).find, MIXED if mixed else COSTS)
     return {each.id: each for each in found if each.absent is None}
 
