@@ -267,6 +267,21 @@ def choose_shape(size: Said, said: LineValues, gated: bool = False) -> Said:
     return Said({"extends": name, "layers": layers, **own}, size.place, why)
 
 
+def find_published(model: Said) -> tuple[str, str] | None:
+    """Find the tokens that the published weights of a built-in model were trained on, with why they
+    are assumed; None for others, and for the shape that stands for a size."""
+    if model.why.startswith(f"{terms.ASSUMED}shape"):
+        return None
+    rows = terms.load_phrases()["trained on"]
+    why = "as the published weights were trained ({}); nobody says how many"
+    found = (
+        (one["tokens"], why.format(one["source"]))
+        for one in rows
+        if model.value in one["models"].split()
+    )
+    return next(found, None)
+
+
 def _build_shape(said: LineValues) -> Said | None:
     """Build a model of the widths and layers that a text gives; None where it gives none.
 

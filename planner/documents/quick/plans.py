@@ -316,6 +316,8 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
         if trained and (count := models.count_parameters(said)) is None:
             raise ask_for("tokens", None, names[0] if names else asked[0])
         many = many * count if trained else many
+        if trained and (published := models.find_published(said["model"])):
+            many, why = published
         said["training.tokens"] = terms.assume_value(many, why)
         tokens = True
     if sized and tokens and budget and not hours and "cluster.price" in said:
