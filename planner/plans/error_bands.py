@@ -105,7 +105,7 @@ def widen_band(band: Basis, row: Mapping[str, Any]) -> Basis:
         [math.log1p(end) for end in (one["low"], one["high"])] for one in (band._asdict(), row)
     )
     middle, reach = sum(own + other) / 2, math.hypot(own[1] - own[0], other[1] - other[0]) / 2
-    low, high = (Fraction(f"{math.expm1(middle + side):.2f}") for side in (-reach, reach))
+    low, high = (round(Fraction(math.expm1(middle + side)), 2) for side in (-reach, reach))
     ends = " to ".join(numbers.text(row[end], style="change", digits=2) for end in ("low", "high"))
     kind = f"{band.kind}; {row['leaves_open']} not stated: {ends} (training.stack)"
     return band._replace(low=min(low, Fraction(0)), high=max(high, Fraction(0)), kind=kind)

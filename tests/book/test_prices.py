@@ -30,11 +30,12 @@ def _term(row: Mapping[str, Any]) -> list[str]:
 
 
 def hourly(document: Any, **changes: Any) -> Fraction | None:
-    """What one device costs for an hour, by the cost and the hours of a result."""
+    """What one device costs for an hour, by the cost and the hours of a result that are billed."""
     result = planner.load(document, set=changes).evaluate()
     if "cost.total" not in result:
         return None
-    return result["cost.total"].number / result["time.device_hours"].number
+    billed = "cost.billed_hours" if "cost.billed_hours" in result else "time.device_hours"
+    return result["cost.total"].number / result[billed].number
 
 
 def test_every_shipped_price_is_the_printed_one() -> None:

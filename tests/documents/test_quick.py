@@ -72,6 +72,13 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     assert all(key in told or key.partition(".")[0] in told for key in assumed)
 
 
+def test_models_that_say_their_tokens_ship_and_say_them_once() -> None:
+    rows = terms.load_phrases()["trained on"]
+    names = [name for row in rows for name in row["models"].split()]
+    assert len({*names}) == len(names) and {*names} <= {*source.preset_names("model")}
+    assert all(units.parse(row["tokens"], "tokens") > 1e11 and row["source"] for row in rows)
+
+
 def test_shapes_have_the_sizes_that_the_table_gives() -> None:
     for name in terms.load_phrases()["shapes"].split():
         result = planner.load(

@@ -191,7 +191,8 @@ def check(answer: questions.Answer, every: Sequence[Value], limits: Sequence[Lim
     assert data["holds"]["quantities"] == {limit.quantity: last.values[limit.quantity]}
     assert data["holds"]["slack"] == {limit.quantity: pytest.approx(float(last.slack(limit)))}
     said = plainly(numbers.text(last.value, answer.domain.unit, digits=6))
-    which = f"{said} is the {data['direction']} with {plainly(str(limit))}"
+    at_once = " at once on a copy of the model" if "micro_batch" in answer.domain.key else ""
+    which = f"{said}{at_once} is the {data['direction']} with {plainly(str(limit))}"
     assert text.startswith(f"{answer.domain.key}: {which}")
     if not beyond:
         assert "fails" not in data and data["binding"] is None
