@@ -226,8 +226,7 @@ def _keep_value(text: str, said: LineValues, key: str, other: Said) -> bool:
     few = [find_few_tokens(LineValues({key: one})) for one in runs]
     if sum(map(bool, few)) == 1:  # 100B tokens, 1024 tokens
         said[key] = pair[few[0] is not None]
-        length = next(filter(None, few))
-        said.setdefault(terms.LENGTH, length.assume("few tokens"))
+        said.setdefault(terms.LENGTH, next(filter(None, few)).assume("few tokens"))
         return True
     if key == "size" and terms.is_near(pair[0].value, other.value, limit="label"):
         before = (text[: (one.place.column or 1) - 1] for one in pair)

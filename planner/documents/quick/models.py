@@ -237,15 +237,15 @@ def choose_shape(size: Said, said: LineValues, gated: bool = False) -> Said:
         if not gated or shape.get("mlp", {}).get("gated")
     )
     name = next(fitting, near[0])
-    total = exact_text(_load_sizes()[name][1])
-    shown = terms.format_size(_load_sizes()[name][1])
-    why = f"{terms.ASSUMED}shape: the published dense model nearest to {size.value}, of {shown}"
+    many = _load_sizes()[name][1]
+    shown = terms.format_size(many)
+    why = f"{terms.SHAPE}: the published dense model nearest to {size.value}, of {shown}"
     vocab = said.pop("shape.vocab", None)
-    if is_near(total, size.value, limit="shape") and not (deep or vocab):
+    if is_near(exact_text(many), size.value, limit="shape") and not (deep or vocab):
         return Said(name, size.place, why)
     model = load_like("model", name).data
     word = model["hidden"] * (1 if model.get("tied_embeddings") else 2)
-    inner = (_load_sizes()[name][1] - word * model["vocab"]) / model["layers"]
+    inner = (many - word * model["vocab"]) / model["layers"]
     own = {"vocab": vocab.value} if vocab else {}
     ends = word * own.get("vocab", model["vocab"])
     layers, step = deep or round((wanted - ends) / inner), 2 * model["attention"]["heads"]
@@ -265,21 +265,6 @@ def choose_shape(size: Said, said: LineValues, gated: bool = False) -> Said:
         return Said({"parameters": size.value}, size.place)
     why += f", with {layers} layers in place of {model['layers']}"
     return Said({"extends": name, "layers": layers, **own}, size.place, why)
-
-
-def find_published(model: Said) -> tuple[str, str] | None:
-    """Find the tokens that the published weights of a built-in model were trained on, with why they
-    are assumed; None for others, and for the shape that stands for a size."""
-    if model.why.startswith(f"{terms.ASSUMED}shape"):
-        return None
-    rows = terms.load_phrases()["trained on"]
-    why = "as the published weights were trained ({}); nobody says how many"
-    found = (
-        (one["tokens"], why.format(one["source"]))
-        for one in rows
-        if model.value in one["models"].split()
-    )
-    return next(found, None)
 
 
 def _build_shape(said: LineValues) -> Said | None:

@@ -312,12 +312,13 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
     names = [one for one in asked if one in load_phrases()["answered"]]
     depends = {"time", "cost", "hours", *SPENT} & {*asked} or (names and limits)
     if depends and not tokens and "tokens-by-deadline" not in asked:
-        many, why = load_phrases()["assumptions"]["training.tokens" if trained else "tuned tokens"]
-        if trained and (count := models.count_parameters(said)) is None:
-            raise ask_for("tokens", None, names[0] if names else asked[0])
-        many = many * count if trained else many
-        if trained and (published := models.find_published(said["model"])):
-            many, why = published
+        usual, key = load_phrases()["assumptions"], "training.tokens" if trained else "tuned tokens"
+        named = "" if said["model"].why.startswith(terms.SHAPE) else said["model"].value
+        many, why = usual.get(f"{key} of {named}") or usual[key]
+        if isinstance(many, int):  # tokens of a parameter
+            if (count := models.count_parameters(said)) is None:
+                raise ask_for("tokens", None, names[0] if names else asked[0])
+            many *= count
         said["training.tokens"] = terms.assume_value(many, why)
         tokens = True
     if sized and tokens and budget and not hours and "cluster.price" in said:

@@ -39,8 +39,7 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
     elif not asked and limits and not bare and (trained or "cluster.accelerator" not in said):
         asked.append("cheapest")
     elif asked == ["memory"]:
-        whole = _multiply_degrees(said)
-        said["cluster.devices"] = terms.assume_value(whole, without["alone"])
+        said["cluster.devices"] = terms.assume_value(_multiply_degrees(said), without["alone"])
         if not {"batch", "batch_tokens", *terms.COUNTS} & {*said}:  # not as many as fill a device
             said.assume(terms.COUNTS[1])
     one = said.get("cluster.devices")

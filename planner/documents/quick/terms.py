@@ -17,6 +17,7 @@ TEXT = "<text>"  # stands for a file in the places of faults
 START = Place(TEXT)
 STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
+SHAPE = f"{ASSUMED}shape"  # and of a model's that stands for a size
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
