@@ -314,12 +314,12 @@ def _add_questions(said: LineValues, asked: list[str], sized: bool, trained: boo
     if depends and not tokens and "tokens-by-deadline" not in asked:
         usual, key = load_phrases()["assumptions"], "training.tokens" if trained else "tuned tokens"
         named = "" if said["model"].why.startswith(terms.SHAPE) else said["model"].value
-        many, why = usual.get(f"{key} of {named}") or usual[key]
-        if isinstance(many, int):  # tokens of a parameter
+        amount, why = usual.get(f"{key} of {named}") or usual[key]
+        if isinstance(amount, int):  # tokens of a parameter
             if (count := models.count_parameters(said)) is None:
                 raise ask_for("tokens", None, names[0] if names else asked[0])
-            many *= count
-        said["training.tokens"] = terms.assume_value(many, why)
+            amount *= count
+        said["training.tokens"] = terms.assume_value(amount, why)
         tokens = True
     if sized and tokens and budget and not hours and "cluster.price" in said:
         _buy_devices(said, budget, deadline or terms.get_usual("deadline"))
