@@ -53,9 +53,8 @@ def score(rows: Iterable[Row], predictions: Iterable[Mapping[str, object]]) -> l
         if row.id not in made:
             raise SystemExit(f"{row.id}: it was not predicted")
         prediction = dict(made[row.id])
-        asked = row._replace(
-            unit=str(prediction["unit"])
-        )  # a reading of memory has its value in bytes
+        # A reading of memory has its value in bytes.
+        asked = row._replace(unit=str(prediction["unit"]))
         if prediction.pop("plan") != digest(asked):
             raise SystemExit(f"{row.id}: its plan is not the one that was predicted")
         record: Record = {

@@ -127,7 +127,8 @@ def _fill_bill(draft: Draft, fact: Mapping[str, str] | None) -> None:
     to a minute or less is left out where the plan states no bill."""
     usual = {"increment": "1 s", "minimum": "0 s", "stored": "0 B", "sent": "0 B"}
     known: Mapping[str, str] = {**usual, **(fact or {})}
-    if draft.get("cluster.bill") is None and units.parse(known["increment"], "s") <= 60:
+    coarse = max(units.parse(known[name], "s") for name in ("increment", "minimum")) > 60
+    if draft.get("cluster.bill") is None and not coarse:
         return
     why = f"{known['text']}, {known['date']}" if fact else "neither the plan nor a provider says"
     for name, unit in BILL.items():

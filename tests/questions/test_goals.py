@@ -314,6 +314,14 @@ def test_devices_that_cost_more_at_their_best_are_not_priced(
         cheapest.find_cheapest(None, (), None)  # type: ignore[arg-type]
 
 
+def test_a_price_of_ones_own_is_for_as_many_devices_as_they_are_sold_in() -> None:
+    """Cards of RunPod are rented one by one, those of an HGX node together."""
+    plan = loading.load(GPT2)
+    asked = ["l40s=0.8 USD/h", "a6000=0.4 USD/h", "h200-sxm-141gb=2 USD/h"]
+    offers = priced_devices.list_offers(plan, asked)
+    assert [offer.sold for offer in offers] == [1, 1, 8]
+
+
 @pytest.mark.parametrize(("limit", "shown", "left"), [(1, 1, 4), (2, 2, 3), (8, 2, 3)])
 def test_kinds_of_device_are_shown_or_counted(limit: int, shown: int, left: int) -> None:
     """Of two at a price and three at an assumed one."""

@@ -55,9 +55,9 @@ def list_offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, 
 
     Args:
         plan: without ``asked``, its own devices come first if they have a price.
-        asked: names of accelerators or clusters, with or without ``=PRICE``; None for the cheapest
-            built-in cluster of each accelerator, the lowest price first: that of the provider
-            that the plan itself names, else of any.
+        asked: names of accelerators or clusters, with or without ``=PRICE``; None for each
+            accelerator that has a price, in its cheapest built-in cluster or by itself, the lowest
+            price first: that of the provider that the plan itself names, else of any.
 
     Returns:
         The offers, in the order of ``asked`` where that is given.
@@ -87,11 +87,8 @@ def _name_devices(plan: Plan) -> str:
 
 def _make_own_offer(plan: Plan) -> Offer:
     """Return the plan's own devices at its own price, with a source if the accelerator lists it."""
-    amount = plan.get("cluster.price")
-    paid = get_payment(plan)
-    listed = find_listed_price(
-        plan.get("cluster.accelerator"), plan.get("cluster.provider") or "", paid
-    )
+    amount, device = plan.get("cluster.price"), plan.get("cluster.accelerator")
+    listed = find_listed_price(device, plan.get("cluster.provider") or "", get_payment(plan))
     price = listed if listed and listed["price"] == amount else {"price": amount}
     offer = _build_offer(_name_devices(plan), {}, plan.get("cluster.devices_per_node"), price)
     return replace(offer, whose=find_origin(plan, "cluster.price")[1])
@@ -219,12 +216,12 @@ def _find_accelerator(plan: Plan, name: str, price: Price | None) -> Offer | Non
         The offer; None without any price.
     """
     data = _read_preset("accelerator", name)
-    title = str(data.get("name") or name)
+    title, paid = str(data.get("name") or name), get_payment(plan)
+    if price and (listed := find_listed_price(data, None, paid)):  # rented as at others' prices
+        price = {"devices": listed.get("devices", 1), **price}
     if title == _name_devices(plan) and (price or plan.get("cluster.price") is not None):
         nodes = plan.get("cluster.devices_per_node")
         return _build_offer(title, {}, nodes, price) if price else _make_own_offer(plan)
-    paid = get_payment(plan)
     if found := _find_card(name, price, plan.get("cluster.provider") or "", paid):
         return found
-    offers = _list_clusters(None, paid)
-    return next((offer for offer in offers if offer.accelerator == title), None)
+    return next((offer for offer in _list_clusters(None, paid) if offer.accelerator == title), None)
