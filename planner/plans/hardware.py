@@ -112,8 +112,14 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
                     draft.default(f"cluster.failures.{name}", value, why)
     bills = resources.load_preset("practice/billing")["providers"]
     _fill_bill(draft, bills.get(provider) if paid_there else None)
+    billed, share = draft.get("cluster.bill") is not None, draft.get("cluster.spot_share")
+    if share is not None and (purchase != "spot" or (billed and share != 1)):
+        wrong = "a share on spot devices " + ("beside a bill" if billed else "that nobody pays for")
+        draft.fault("cluster.spot_share", wrong, "cluster.purchase: spot, without cluster.bill")
     if purchase == "spot":
         draft.default("cluster.spot_share", 1, "all of the run")
+        if draft.get("cluster.spot_share") == 1:
+            draft.default("cluster.on_demand_price", 0, "no part of the run")
     if purchase == "spot" and draft.get("cluster.storage") is None:
         nodes = -(-draft.get("cluster.devices") // draft.get("cluster.devices_per_node"))
         fact = load_calibration()["storage"]

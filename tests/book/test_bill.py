@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.base.errors import PlanError
 from planner.questions.solve import bounds
 
 CARD = "presets/fine_tuning/qlora_llama3.1-8b_rtx4090.yaml"
@@ -77,12 +78,22 @@ def test_a_mix_lies_between_spot_and_on_demand_and_the_cheapest_meets_the_deadli
     spot = {"accelerator": "h100-sxm-80gb", "devices": 1024, "provider": "aws", "purchase": "spot"}
     more["cluster"] = spot
     whole, none = (evaluate(path, **more, cluster__spot_share=share) for share in (1, 0))
-    assert whole["cost.mixed"].number == pytest.approx(whole["cost.total"].number)
+    assert whole["cost.run"].number == pytest.approx(whole["cost.total"].number)
+    hours, price = none["time.device_hours"].number, none.plan.get("cluster.on_demand_price")
+    assert none["cost.total"].number == pytest.approx(hours * price)
     assert none["time.mixed_days"].number == none["time.training_days"].number
-    assert none["cost.mixed"].number > whole["cost.mixed"].number
-    assert bounds.evaluate_costs(none.plan)["cost.mixed"].number == none["cost.mixed"].number
+    assert none["cost.total"].number > whole["cost.total"].number
+    assert bounds.evaluate_costs(none.plan)["cost.total"].number == none["cost.total"].number
     days = [float(one["time.mixed_days"].number) for one in (whole, none)]
     plan = planner.load(path, set={key.replace("__", "."): value for key, value in more.items()})
     until = [f"time.mixed_days <= {sum(days) / 2} days"]
     answer = plan.solve(vary="cluster.spot_share", until=until)
     assert answer.holds and float(answer.holds.number) == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("other", [{"purchase": None}, {"bill": {"increment": "1 h"}}])
+def test_a_share_on_spot_devices_needs_spot_devices_without_a_bill(other: dict[str, Any]) -> None:
+    spot = {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "aws", "purchase": "spot"}
+    cluster = {**spot, "spot_share": 0.5, **other}
+    with pytest.raises(PlanError, match=r"a share on spot devices"):
+        evaluate(cluster={k: v for k, v in cluster.items() if v is not None})

@@ -45,8 +45,9 @@ total.where(billed=False, spot=False).equals(
     "Every GPU hour at the price of the cluster; storage, network and staff are not in it.",
 )
 total.where(billed=False, spot=True, exact=False).equals(
-    run_device_hours * price,
-    "Spot devices are paid for lost work, restarts and checkpoints too, as cost.run.",
+    x_spot * run_device_hours * price + (1 - x_spot) * device_hours * demand_price,
+    "A share of the run (cluster.spot_share, all of it if left out) on spot devices, paid for lost "
+    "work, restarts and checkpoints too, as cost.run; the rest without commitment, uninterrupted.",
 )
 total.where(billed=True, title="cost of the GPU hours, as billed, and of storage").equals(
     billed_hours * price + storage,
@@ -60,14 +61,6 @@ reserved = dollars(
 
 run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False).equals(
     run_device_hours * price, "The GPU hours on the calendar at the price of the cluster."
-)
-
-mixed = dollars(
-    "cost.mixed", r"\pi_mix", "cost of the run on spot devices first, then on demand", exact=False
-).equals(
-    x_spot * run_device_hours * price + (1 - x_spot) * device_hours * demand_price,
-    "A share of the run (cluster.spot_share) on spot devices, with what interruptions cost; the "
-    "rest at the provider's price without commitment, uninterrupted.",
 )
 
 million_input = of_a_million(

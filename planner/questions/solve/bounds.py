@@ -30,7 +30,7 @@ MICRO_BATCH, BATCH = "training.micro_batch", "training.global_batch"
 #: What an answer costs, by quantity.
 COSTS = (DAYS, "cost.total", "time.mfu", "memory.process")
 #: What it costs where a part of the run is on spot devices.
-MIXED = ("time.mixed_days", "cost.mixed", *COSTS[2:])
+MIXED = ("time.mixed_days", *COSTS[1:])
 #: By how many times a batch is enlarged to find one that meets limits.
 TIMES = sorted(share * 2**power for power in range(9) for share in (2, 3))
 BOUNDS = resources.load_preset("scaling/bounds")["bounds"]
