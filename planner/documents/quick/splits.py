@@ -213,6 +213,7 @@ def parse_slot(name: str, text: str) -> Any:
         return f"{front or 1}e{power}"
     if name == "half":
         return int(text) // 2 or None
+    text = text.replace("thousand", "k")  # whose first letter is that of a trillion
     number, many = re.fullmatch(r"([\d.]*(?:e\d+)?)[\s-]*(.?).*", text).groups()  # type: ignore[union-attr]
     if name == "size" and not Fraction(number):
         return None
