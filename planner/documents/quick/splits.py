@@ -573,9 +573,10 @@ def _suggest_words(words: str) -> str | None:
     if re.fullmatch(rf"{terms.NUMBER}\s?[kKmMbBtT]?", words):
         return f"{words} h100, batch {words}, sequence {words}, tp {words}, {words} tokens"
     plain = [aliases.to_letters(word) for word in words.split() if len(word) > 2]
+    said = (None, words, *words.split())  # which no suggestion may be
     of = [name for name in source.preset_names("model") if name.startswith(tuple(plain))]
     close = (nearest(word, _collect_words()) for word in (words, *words.split()) if len(word) > 3)
-    return " or ".join(of[:4]) if of else next(filter(None, close), None)
+    return " or ".join(of[:4]) if of else next((one for one in close if one not in said), None)
 
 
 @cache
