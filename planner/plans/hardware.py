@@ -112,10 +112,9 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
                     draft.default(f"cluster.failures.{name}", value, why)
     bills = resources.load_preset("practice/billing")["providers"]
     _fill_bill(draft, bills.get(provider) if paid_there else None)
-    billed, share = draft.get("cluster.bill") is not None, draft.get("cluster.spot_share")
-    if share is not None and (purchase != "spot" or (billed and share != 1)):
-        wrong = "a share on spot devices " + ("beside a bill" if billed else "that nobody pays for")
-        draft.fault("cluster.spot_share", wrong, "cluster.purchase: spot, without cluster.bill")
+    if draft.get("cluster.spot_share") not in (None, 1) and draft.get("cluster.bill") is not None:
+        wrong = "a share of the run on spot devices beside a bill"
+        draft.fault("cluster.spot_share", wrong, "cluster.spot_share without cluster.bill")
     if purchase == "spot":
         draft.default("cluster.spot_share", 1, "all of the run")
         if draft.get("cluster.spot_share") == 1:
