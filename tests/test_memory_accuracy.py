@@ -82,12 +82,7 @@ def test_quantized_weights_are_held_beside_the_weights():
     """TransformerEngine keeps a copy of each matrix for the forward pass and a transposed one:
     two bytes for each weight of a Llama layer, 2 h^2 (attention of 32 heads) + 3 h f + 2 h k d."""
     changes = {"training.precision": "fp8", "training.implementation": "megatron"}
-    plan = {
-        "model": "llama3-8b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8},
-        "training": {"sequence_length": 4096, "global_batch": 64, "micro_batch": 1},
-        "parallelism": {"tensor": 4},
-    }
+    plan = read_data("plans")["on_one_node"]
     h, f, kv, layers = 4096, 14336, 8 * 128, 32
     matrices = layers * (2 * h * h + 2 * h * kv + 3 * h * f) // 4
     result = planner.load(plan, set=changes).evaluate()

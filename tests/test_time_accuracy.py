@@ -116,12 +116,7 @@ def test_an_unknown_format_is_left_out_and_never_taken_as_another(tmp_path: Path
 
 def _row(tmp_path: Path, **changes: Any) -> list[dict[str, Any]]:
     """Records of rows of a small run on one node, with other facts each."""
-    plan = {
-        "model": {"extends": "llama3-8b"},
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-        "training": {"sequence_length": 2048, "micro_batch": 1, "global_batch": 8},
-        "parallelism": {"zero": 3},
-    }
+    plan = read_data("plans")["predicted"]
     row = {"id": "a", "run": "a", "source": "s", "kind": "dense", "use": "yes", "plan": plan}
     row |= {"quantity": "time.step_seconds", "value": 1.0, "unit": "s", "unstated": []}
     file = tmp_path / "row.jsonl"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.conftest import read_data
 
 V, S, T = 51_200, 2_048, 300 * 10**9
 
@@ -36,12 +37,7 @@ def evaluate(model: dict[str, Any]) -> Any:
 
 GPT3 = {"layers": 96, "hidden": 12_288, "attention": {"heads": 96}}
 #: Fairseq-MoE 15B has experts in every second layer (Artetxe et al. 2021, arXiv 2112.10684).
-FAIRSEQ = {
-    "layers": 12,
-    "hidden": 768,
-    "attention": {"heads": 12},
-    "moe": {"experts": 512, "top_k": 1, "every": 2},
-}
+FAIRSEQ = read_data("plans")["experts_of_switch"]
 
 
 def their_parameters(layers: int, h: int, experts: int = 0, interval: int = 1) -> int:

@@ -228,13 +228,7 @@ def test_what_leaves_the_device_makes_room_and_costs_time(zero: int) -> None:
 def test_activations_on_their_way_hide_beside_the_host_too() -> None:
     """Where the host launches for longer than the device works, two more tokens add traffic and
     hide none of it."""
-    away = {
-        "training__micro_batch": 2,
-        "training__offload": {"activations": 1},
-        "training__implementation": "nanotron",
-        "parallelism__tensor": 8,
-        "parallelism__zero": 0,
-    }
+    away = read_data("plans")["everything_offloaded"]
     times = [step(**away, training__sequence_length=length) for length in (62, 64, 66, 68)]
     assert times == sorted(times)
 
@@ -253,25 +247,10 @@ def shipped() -> Iterator[tuple[str, dict[str, Any]]]:
     turn, for 88 and 7 have no common divisor with each other."""
     for number, (model, accelerator) in enumerate(zip(MODELS, cycle(ACCELERATORS), strict=False)):
         way = WAYS[number % len(WAYS)]
-        document = {
-            "model": {"extends": model},
-            "cluster": {
-                "accelerator": accelerator,
-                "devices": 16,
-                "devices_per_node": 8,
-                "network": {"bandwidth": "400 Gb/s"},
-                "price": "2 USD/h",
-            },
-            "training": {
-                "tokens": "1B",
-                "sequence_length": 500,
-                "global_batch": 64,
-                "micro_batch": 2,
-                **way.get("training", {}),
-            },
-            "parallelism": way["parallelism"],
-        }
-        yield f"{model} on {accelerator}", document
+        own = {"model": {"extends": model}, "cluster.accelerator": accelerator}
+        own |= {f"training.{key}": value for key, value in way.get("training", {}).items()}
+        own["parallelism"] = way["parallelism"]
+        yield f"{model} on {accelerator}", changed(read_data("plans")["shipped"], own)
 
 
 def evaluated(document: dict[str, Any], kind: type[Evaluation] = Evaluation) -> Evaluation | None:

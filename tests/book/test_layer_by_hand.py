@@ -8,60 +8,22 @@ from typing import Any
 import pytest
 
 from planner.book import notation
-from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.questions import loading
+from tests.changed import evaluation_of
 from tests.conftest import read_data
 
-LAYERS, HIDDEN, HEADS, GROUPS, WIDE, VOCABULARY = 6, 960, 15, 5, 2560, 5000
-LENGTH, BATCH = 480, 3
-TOKENS = LENGTH * BATCH
+PLAN: dict[str, Any] = read_data("plans")["layer_by_hand"]
+HIDDEN, WIDE = PLAN["model"]["hidden"], PLAN["model"]["mlp"]["intermediate"]
+HEADS, GROUPS = PLAN["model"]["attention"].values()
+TOKENS = PLAN["training"]["sequence_length"] * PLAN["training"]["micro_batch"]
 SIZE = HIDDEN // HEADS
 RATE = Fraction(7, 10) * 3_350 * 10**9  # of memory, sustained
 SHARES: dict[str, Any] = read_data("book")["shares_by_hand"]
 
 
 def evaluation(model: dict[str, Any] | None = None, **changes: Any) -> Evaluation:
-    document: dict[str, Any] = {
-        "model": {
-            "layers": LAYERS,
-            "hidden": HIDDEN,
-            "vocab": VOCABULARY,
-            "max_sequence": LENGTH,
-            "norm": "rmsnorm",
-            "positions": "rope",
-            "attention": {"heads": HEADS, "kv_heads": GROUPS},
-            "mlp": {"intermediate": WIDE, "gated": True},
-            **(model or {}),
-        },
-        "cluster": {
-            "accelerator": {
-                "extends": "h100-sxm-80gb",
-                "link": {
-                    "bandwidth": "100 GB/s",
-                    "convention": "per-direction",
-                    "latency": "2 us",
-                    "switch_latency": "1 s",
-                },
-            },
-            "devices": 5,
-            "devices_per_node": 5,
-        },
-        "training": {
-            "tokens": "1B",
-            "sequence_length": LENGTH,
-            "global_batch": 4 * BATCH,
-            "micro_batch": BATCH,
-            "implementation": "megatron",
-            "dropout": 0,
-        },
-        "parallelism": {"tensor": 5, "zero": 0, "sequence": True},
-        "time": {"efficiency": SHARES},
-    }
-    for dotted, value in changes.items():
-        section, _, key = dotted.partition("__")
-        document[section] = {**document[section], key: value} if key else value
-    return Evaluation(case.build(loading.load(document)))
+    whole = {"model": {**PLAN["model"], **(model or {})}, "time": {"efficiency": SHARES}}
+    return evaluation_of({**PLAN, **whole}, changes)
 
 
 def layer(e: Evaluation) -> dict[str, Any]:

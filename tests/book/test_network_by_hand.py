@@ -13,53 +13,24 @@ from typing import Any
 
 import pytest
 
-from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.questions import loading
+from tests.changed import evaluation_of
 from tests.conftest import read_data
 
-HIDDEN, HEADS, GROUPS, SIZE = 1152, 36, 12, 32
-LENGTH, BATCH = 432, 3
+PLAN: dict[str, Any] = read_data("plans")["network_by_hand"]
+HIDDEN, SIZE = PLAN["model"]["hidden"], 32
+HEADS, GROUPS = PLAN["model"]["attention"].values()
+LENGTH, BATCH = PLAN["training"]["sequence_length"], PLAN["training"]["micro_batch"]
 SENT = 2 * LENGTH * BATCH * HIDDEN  # bytes of all tokens
 LINK, CARD = Fraction(9, 10) * 100 * 10**9, Fraction(8, 10) * 20 * 10**9
 INSIDE, BETWEEN = Fraction(2, 10**6), Fraction(9, 10**6)
-NODE = 6
+NODE = PLAN["cluster"]["devices_per_node"]
+SWITCHED = {"extends": "h100-sxm-80gb", "link.switch_latency": "11 us"}
 
 
 def evaluation(devices: int = 6, *, switched: bool = False, **changes: Any) -> Evaluation:
-    link = {"bandwidth": "200 GB/s", "convention": "bidirectional", "latency": "2 us"}
-    document: dict[str, Any] = {
-        "model": {
-            "layers": 12,
-            "hidden": HIDDEN,
-            "vocab": 5040,
-            "max_sequence": LENGTH,
-            "attention": {"heads": HEADS, "kv_heads": GROUPS},
-            "mlp": {"intermediate": 3456},
-        },
-        "cluster": {
-            "accelerator": {
-                "extends": "h100-sxm-80gb" if switched else "a100-sxm-80gb",
-                "link": {**link, "switch_latency": "11 us"} if switched else link,
-            },
-            "devices": devices,
-            "devices_per_node": NODE,
-            "network": {"bandwidth": "20 GB/s", "latency": "9 us"},
-        },
-        "training": {
-            "tokens": "1B",
-            "sequence_length": LENGTH,
-            "global_batch": 4320,
-            "micro_batch": BATCH,
-            "implementation": "megatron",
-        },
-        "parallelism": {"zero": 0},
-        "time": {"efficiency": {"link": "0.9", "network": "0.8"}},
-    }
-    for dotted, value in changes.items():
-        section, _, key = dotted.partition("__")
-        document[section] = {**document[section], key: value} if key else value
-    return Evaluation(case.build(loading.load(document)))
+    switches = {f"cluster.accelerator.{k}": v for k, v in SWITCHED.items()} if switched else {}
+    return evaluation_of(PLAN, {"cluster.devices": devices, **switches, **changes})
 
 
 @pytest.mark.parametrize(

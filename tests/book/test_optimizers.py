@@ -193,14 +193,7 @@ def test_soap_costs_some_percent_as_in_its_paper() -> None:
     """Vyas et al. 2024: 40 % fewer steps than AdamW were 35 % less time, so that a step took 8 %
     more; models of 360m with batches of 2 million tokens of 1,024, bases renewed in 10 steps. What
     a decomposition reaches is assumed, and on what devices is not said: it is of that order."""
-    model = {
-        "layers": 24,
-        "hidden": 1024,
-        "vocab": 50304,
-        "max_sequence": 1024,
-        "attention": {"heads": 16},
-        "mlp": {"intermediate": 4096, "gated": False},
-    }
+    model = read_data("plans")["sophia_gpt2"]
 
     def step(optimizer: str, **more: Any) -> float:
         changes = document(

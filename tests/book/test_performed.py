@@ -15,6 +15,7 @@ from planner.base import resources
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.changed import changed
 from tests.conftest import leave_to_night, read_data
 
 MODELS = sorted(path.stem for path in (resources.folder("presets") / "models").glob("*.yaml"))
@@ -90,22 +91,8 @@ def test_no_utilisation_is_above_one(model: str) -> None:
 @pytest.mark.parametrize("model", ["deepseek-v3.2", "mistral-7b", "llama3-8b", "t5-small"])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_a_convention_of_counting_moves_no_more_than_counts(model: str, recompute: str) -> None:
-    plan = {
-        "model": model,
-        "cluster": {
-            "accelerator": "h100-sxm-80gb",
-            "devices": 64,
-            "price": "2 USD/h",
-            "network": {"bandwidth": "400 Gb/s"},
-        },
-        "training": {
-            "tokens": "1T",
-            "sequence_length": 16384,
-            "global_batch": 64,
-            "recompute": recompute,
-        },
-        "parallelism": {"zero": 1},
-    }
+    changes = {"model": model, "training.recompute": recompute}
+    plan = changed(read_data("plans")["counted"], changes)
 
     def printed(count: str) -> dict[str, Any]:
         result = planner.load(plan, set={"training.attention_count": count}).evaluate()

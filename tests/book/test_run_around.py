@@ -41,14 +41,7 @@ def test_llama_3_device_hours_with_its_own_interruptions() -> None:
     """Model card of Llama 3.1: 30.84 million hours for 405B on 16,384 H100s that were interrupted
     419 times in 54 days; 38 to 43 % utilisation (Grattafiori et al. 2024, table 4); more than 90 %
     effective training time is said of snapshots, with automated restarts."""
-    document = {
-        "name": "Llama 3.1 405B",
-        "model": "llama3.1-405b",
-        "cluster": "meta-h100x16384",
-        "training": {"tokens": "15.6T", "sequence_length": 8192, "global_batch": 2048},
-        "parallelism": {"tensor": 8, "pipeline": 16, "sequence": True},
-        "time": {"mfu": 0.41, "use": "assumed"},
-    }
+    document = read_data("plans")["llama_405b_of_meta"]
     of = values(document=document)
     assert of("time.run_device_hours") == pytest.approx(30.84e6, rel=0.05)
     assert of("time.device_hours") < of("time.run_device_hours")

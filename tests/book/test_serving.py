@@ -15,6 +15,8 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.changed import evaluation_of
+from tests.conftest import read_data
 
 #: Of Qwen's tables: 1 / 311.55 and 1 / 47.40 s with 2.2 ms of vLLM's host, 0.88 ms of each layer.
 ENGINES = [("vllm", "2024-10", 1 / 311.55), ("transformers", "2024-10", 1 / 47.4)]
@@ -22,23 +24,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "accuracy" / "runs.md"
 
 
 def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evaluation:
-    document: dict[str, Any] = {
-        "model": model,
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": devices, "devices_per_node": 8},
-        "training": {
-            "mode": "inference",
-            "sequence_length": 1000,
-            "output_tokens": 200,
-            "precision": "bf16-pure",
-        },
-        "parallelism": {},
-        # Bytes and FLOPs alone.
-        "time": {"efficiency": {"decode_gap": 0, "decode_rows": 1}},
-    }
-    for key, value in changes.items():
-        section, _, name = key.partition("__")
-        document[section][name] = value
-    return Evaluation(case.build(loading.load(document)))
+    of = {"model": model, "cluster.devices": devices}
+    return evaluation_of(read_data("plans")["served"], {**of, **changes})
 
 
 def seconds(evaluation: Evaluation, what: str = "time.decode_seconds") -> float:
@@ -61,17 +48,7 @@ def test_a_table_is_looked_up_however_long_it_is() -> None:
     """A token looks up one row of each table, so how many rows there are moves nothing; over
     arrays of doubles too, in which 1e30 rows would swallow what is read."""
     table, step = "model.attention.relative_buckets", "time.decode_seconds"
-    data: dict[str, Any] = {
-        "model": {
-            "layers": 4,
-            "hidden": 512,
-            "vocab": 32000,
-            "attention": {"heads": 8, "relative_buckets": 32},
-            "positions": "relative",
-        },
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
-        "training": {"mode": "inference", "sequence_length": 1000, "precision": "bf16-pure"},
-    }
+    data: dict[str, Any] = read_data("plans")["served_relative"]
     study = {"base": data, "axes": {table: [32, 10**30]}, "record": [step, "parameters.total"]}
     short, long = planner.load_study(study).rows()
     assert long["parameters.total"] > 10**30 > short["parameters.total"]
@@ -181,20 +158,8 @@ def test_a_graph_takes_the_launches_off_the_host() -> None:
 
 
 def result(model: str, **changes: Any) -> Any:
-    document: dict[str, Any] = {
-        "model": model,
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 4, "price": "3 USD/h"},
-        "training": {
-            "mode": "inference",
-            "sequence_length": 1000,
-            "output_tokens": 200,
-            "precision": "bf16-pure",
-            "micro_batch": 4,
-        },
-        "parallelism": {"pipeline": 2},
-    }
-    keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return loading.load(document, keys)
+    document = {"model": model, **read_data("plans")["served_in_two"]}
+    return loading.load(document, {key.replace("__", "."): value for key, value in changes.items()})
 
 
 def values(model: str, **changes: Any) -> Any:

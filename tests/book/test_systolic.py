@@ -23,14 +23,7 @@ def evaluation(accelerator: Any, model: dict[str, Any], **changes: Any) -> Evalu
     document: dict[str, Any] = {
         "model": model,
         "cluster": {"accelerator": accelerator, "devices": 64, "devices_per_node": 64},
-        "training": {
-            "tokens": "1B",
-            "sequence_length": 4096,
-            "global_batch": 64,
-            "micro_batch": 1,
-            "implementation": "pytorch",
-            "precision": "bf16",
-        },
+        "training": read_data("plans")["systolic_training"],
         "parallelism": {"zero": 3},
     }
     return evaluation_of(document, changes)

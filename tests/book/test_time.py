@@ -157,32 +157,13 @@ TABLE_5 = [
 @pytest.mark.parametrize("row", TABLE_5, ids=["22B", "175B", "530B", "1T"])
 def test_published_steps_are_met_within_a_tenth(row: tuple[Any, ...]) -> None:
     layers, hidden, heads, t, p, v, micro, batch, published = row
-    document = {
-        "model": {
-            "layers": layers,
-            "hidden": hidden,
-            "vocab": 51200,
-            "max_sequence": 2048,
-            "attention": {"heads": heads},
-            "norm": "layernorm",
-            "positions": "learned",
-            "bias": True,
-            "tied_embeddings": True,
-        },
-        "cluster": {"accelerator": "a100-sxm-80gb", "devices": t * p},
-        "training": {
-            "sequence_length": 2048,
-            "micro_batch": micro,
-            "global_batch": batch,
-            "precision": "fp16",
-            "recompute": "selective",
-            "attention": "eager",
-            "dropout": "0.1",
-            "implementation": "megatron-2022",
-        },
-        "parallelism": {"tensor": t, "sequence": True, "pipeline": p, "virtual_pipeline": v},
-    }
-    e = Evaluation(case.build(loading.load(document)))
+    model = {"layers": layers, "hidden": hidden, "attention.heads": heads}
+    layout = {"tensor": t, "pipeline": p, "virtual_pipeline": v}
+    changes = {f"model.{key}": value for key, value in model.items()}
+    changes |= {f"parallelism.{key}": value for key, value in layout.items()}
+    changes |= {"training.micro_batch": micro, "training.global_batch": batch}
+    document = read_data("plans")["gpt_of_table_5"]
+    e = evaluation_of(document, {"cluster.devices": t * p, **changes})
     assert float(e.value("time.step_seconds")) == pytest.approx(published, rel=0.1)
 
 

@@ -10,6 +10,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.conftest import read_data
+
 RunCli = Callable[..., "CompletedProcess[str]"]
 PLAN = "presets/gpt3_a100x1024.yaml"
 LOG = "tests/data/logs/megatron.log"
@@ -73,12 +75,7 @@ def test_an_export_gives_each_reason_once(run_cli: RunCli, tmp_path: Path) -> No
 
 def test_an_import_says_what_it_found_and_what_it_left_out(run_cli: RunCli, tmp_path: Path) -> None:
     """Mixtral's size is that of its model card: 46.7B parameters, 12.9B used for a token."""
-    mixtral = {
-        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
-        "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
-        "max_position_embeddings": 32768,
-    }  # fmt: skip
+    mixtral = read_data("connect")["mixtral_config"]
     file = tmp_path / "config.json"
     file.write_text(json.dumps(mixtral))
     done = run_cli("import", file, "-o", tmp_path / "model.yaml")

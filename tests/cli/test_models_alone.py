@@ -106,13 +106,7 @@ def test_names_files_and_configurations_are_one_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({
-        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-        "vocab_size": 128256,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
-        "max_position_embeddings": 8192, "hidden_act": "silu", "tie_word_embeddings": False,
-        "rms_norm_eps": 1e-5,
-    }))  # fmt: skip
+    config.write_text(json.dumps(read_data("connect")["llama3_8b_config"]))
     file = ROOT / "presets/models/llama3-8b.yaml"
     words = ["llama3-8b", "meta-llama/Meta-Llama-3-8B", str(file), str(config)]
     found = [sizes(capsys, word) for word in words]

@@ -350,18 +350,7 @@ def test_a_configuration_is_a_mapping(config: Any) -> None:
 
 
 def test_keys_of_training_and_generation_are_no_architecture() -> None:
-    noise = {
-        "_name_or_path": "somewhere",
-        "architectures": ["LlamaForCausalLM"],
-        "bos_token_id": 1,
-        "initializer_range": 0.02,
-        "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
-        "torch_dtype": "bfloat16",
-        "transformers_version": "4.40.0",
-        "use_cache": True,
-        "pretraining_tp": 1,
-        "quantization_config": {"bits": 4},
-    }
+    noise = read_data("connect")["llama_of_a_hub"]
     assert imports.import_config({**LLAMA, **noise}) == imports.import_config(LLAMA)
 
 
@@ -395,14 +384,7 @@ def test_a_key_that_sounds_harmless_but_is_not_is_refused(key: str) -> None:
 
 
 def test_the_document_says_only_what_is_not_a_default() -> None:
-    assert imports.import_config(LLAMA) == {
-        "layers": 32,
-        "hidden": 4096,
-        "vocab": 32000,
-        "max_sequence": 2048,
-        "attention": {"heads": 32},
-        "mlp": {"intermediate": 11008, "activation": "silu", "gated": True},
-    }
+    assert imports.import_config(LLAMA) == read_data("connect")["megatron_arguments_model"]
 
 
 # Through the command line --------------------------------------------------------------------

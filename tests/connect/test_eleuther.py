@@ -44,28 +44,7 @@ def total(arguments: str) -> int:
 
 
 def test_arguments_of_a_run_become_a_plan() -> None:
-    assert made(PYTHIA) == {
-        "model": {
-            "layers": 32,
-            "hidden": 4096,
-            "vocab": 51200,
-            "max_sequence": 2048,
-            "attention": {"heads": 32},
-            "norm": "layernorm",
-            "positions": "learned",
-        },
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 128},
-        "training": {
-            "sequence_length": 2048,
-            "global_batch": 512,
-            "micro_batch": 8,
-            "precision": "bf16",
-            "optimizer": "adamw",
-            "recompute": "selective",
-            "partition_activations": True,
-        },
-        "parallelism": {"tensor": 2, "pipeline": 1, "expert": 1, "zero": 1},
-    }
+    assert made(PYTHIA) == read_data("connect")["megatron_neox_model"]
 
 
 @pytest.mark.parametrize(

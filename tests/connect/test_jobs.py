@@ -31,13 +31,7 @@ LIMIT = 15  # seconds
 
 def plan(**changes: Any) -> Plan:
     """Zero 3 on two nodes; with a name that no shell should read."""
-    document = {
-        "name": "$(touch oops) `id` 'END'\nEND_OF_FILE",
-        "model": "llama3-8b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
-        "training": {"global_batch": 64, "sequence_length": 4096, "recompute": "full"},
-        "parallelism": {"zero": 1, "tensor": 2},
-    }
+    document = read_data("plans")["hostile_name"]
     return loading.load({**document, **changes})
 
 

@@ -20,12 +20,7 @@ from tests.conftest import ROOT, read_data
 from tests.documents.test_all_faults import told
 
 TABLE = resources.load_preset("aliases/names")
-PLAN = {
-    "model": "llama2-7b",
-    "cluster": "64 x h100",
-    "training": {"tokens": "1T", "sequence_length": 4096},
-    "parallelism": {"zero": 1},
-}
+PLAN = read_data("documents")["plan_in_words"]
 
 
 def plan(**changes: object) -> dict[str, object]:

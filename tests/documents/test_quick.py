@@ -162,12 +162,7 @@ def test_a_date_is_a_deadline_in_days(monkeypatch: pytest.MonkeyPatch) -> None:
             return cls(2026, 11, 29)
 
     monkeypatch.setattr(splits, "date", Day)
-    days = {
-        "from Dec 20 to Jan 3": 14,
-        "by christmas": 26,
-        "before 2027-01-15": 47,
-        "by the 3rd of june": 186,
-    }
+    days = read_data("documents")["days_until"]
     for words, count in {**days, "until March 1st, 2028": 458, "by end of the year": 32}.items():
         splits.list_splits.cache_clear()
         document = quick.parse_quick(f"7B 1T tokens on 128 h100 {words}")

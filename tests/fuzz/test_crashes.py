@@ -15,7 +15,7 @@ from fuzz import watch
 from fuzz.tree import block, from_data
 from planner.base import files
 from planner.cli.main import COMMANDS
-from tests.conftest import leave_to_night
+from tests.conftest import leave_to_night, read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
@@ -215,12 +215,7 @@ def test_a_quantity_that_no_layout_has_is_said(monkeypatch: pytest.MonkeyPatch) 
             {
                 "model": model,
                 "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-                "training": {
-                    "tokens": "2B",
-                    "sequence_length": 4096,
-                    "global_batch": 64,
-                    "implementation": "pytorch",
-                },
+                "training": read_data("plans")["crash_training"],
                 "parallelism": "auto",
             }
         )

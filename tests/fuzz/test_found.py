@@ -81,12 +81,7 @@ def test_a_name_that_turns_the_direction_is_escaped_in_json(
     assert "\u202e" not in shown and "a\u202eb" in json.dumps(json.loads(shown), ensure_ascii=False)
 
 
-SMALL = {
-    "model": "gpt2-small",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-    "parallelism": {"zero": 1},
-}
+SMALL = read_data("plans")["small_found"]
 
 
 def rows(key: str, values: list[str], *record: str) -> list[dict[str, Any]]:
@@ -130,17 +125,7 @@ def test_the_allocator_holds_no_less_than_what_lives() -> None:
 
 def test_traffic_that_all_hides_is_none_and_not_less() -> None:
     """Doubles of a sum that cancels lay a hair below zero."""
-    base = {
-        "model": "opt-30b",
-        "cluster": {
-            "accelerator": "a10g", "devices": 128, "network": {"bandwidth": "400 Gb/s"},
-        },
-        "training": {
-            "tokens": "1B", "sequence_length": 1024, "micro_batch": 2, "global_batch": 128,
-            "precision": "fp32", "bytes": {"reduce": 2},
-        },
-        "parallelism": {"tensor": 4, "pipeline": 4, "sequence": True, "zero": 1},
-    }  # fmt: skip
+    base = read_data("plans")["opt_on_a10g"]
     axes = {
         "time.efficiency.contention": [0, 0.5],
         "cluster.network.latency": ["1 us", "2 us", "7 us"],

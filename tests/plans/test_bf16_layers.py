@@ -6,13 +6,12 @@ num_layers_at_start_in_bf16, num_layers_at_end_in_bf16).
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import planner
 from planner.base.errors import PlanError
 from planner.questions import loading
+from tests.conftest import read_data
 
 LAYERS = 32
 H, F, KV = 4096, 14336, 8 * 128
@@ -28,22 +27,11 @@ def plan(
     micro_batch: int = 1,
     **layout: int,
 ) -> planner.Plan:
-    document: dict[str, Any] = {
-        "model": "llama3-8b",
-        "cluster": {"accelerator": "gb200", "devices": 8, "devices_per_node": 4},
-        "training": {
-            "sequence_length": 4096,
-            "global_batch": 64,
-            "micro_batch": micro_batch,
-            "precision": precision,
-            "bytes": {"gradient": 4, "reduce": 4, "gather": 2},
-            "implementation": "megatron",
-            "bf16_layers": {"first": first, "last": last},
-            "narrow_logits": narrow_logits,
-        },
-        "parallelism": {"zero": 1, **layout},
-    }
-    return planner.load(document)
+    changes = {"precision": precision, "bf16_layers": {"first": first, "last": last}}
+    changes |= {"narrow_logits": narrow_logits, "micro_batch": micro_batch}
+    keys = {f"training.{key}": value for key, value in changes.items()}
+    keys |= {f"parallelism.{key}": value for key, value in layout.items()}
+    return planner.load(read_data("plans")["narrow_layers"], set=keys)
 
 
 def test_all_layers_in_16_bit_are_a_run_in_16_bit() -> None:
@@ -93,14 +81,7 @@ def test_products_keep_their_inputs_as_they_were_cast(precision: str, bits: floa
 
 def test_kinds_of_layers_stay_apart() -> None:
     """DeepSeek-V3: three dense layers, then experts; the first four stay in 16 bit."""
-    found = loading.load(
-        {
-            "model": "deepseek-v3",
-            "cluster": {"accelerator": "gb200", "devices": 64},
-            "training": {"precision": "mxfp8", "bf16_layers": {"first": 4}},
-            "parallelism": {"expert": 32},
-        }
-    )
+    found = loading.load(read_data("plans")["narrow_experts"])
     assert found.model is not None
     held = {part.name: part.count for part in found.model.parts if "bf16" in part.name}
     assert held == {"dense-bf16": 3, "moe-bf16": 1}

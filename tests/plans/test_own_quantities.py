@@ -95,12 +95,7 @@ def test_it_is_as_sure_as_what_it_rests_on() -> None:
 def test_an_interval_is_carried_through() -> None:
     """What is proportional to a time has the time's interval, times the factor; what falls with it
     has the ends the other way round."""
-    document = {**PLAN, "time": {}, "quantities": {
-        "double": {"formula": "2 * time.training_days", "unit": "days"},
-        "inverse": {"formula": "1 / time.training_days"},
-        "pace": {"formula": "time.tokens_per_second * time.step_seconds"},
-        "sure": {"formula": "parameters.total + 1"},
-    }}  # fmt: skip
+    document = {**PLAN, "time": {}, "quantities": read_data("plans")["own_of_days"]}
     found = planner.load(document).evaluate()
     low, high = found["time.training_days"].interval
     assert found["double"].interval == pytest.approx((2 * low, 2 * high))

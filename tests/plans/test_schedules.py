@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.plans.schedules import evaluate_number
 from planner.report.resolved import format_resolved
+from tests.conftest import read_data
 
 
 def document(schedule: Any, virtual: int = 1, stages: int = 4) -> dict[str, Any]:
@@ -43,15 +44,7 @@ def test_a_table_is_as_good_as_a_name(name: str, virtual: int) -> None:
 def test_there_and_back() -> None:
     """ZB-V's path with whole backward passes: the last stage's device turns around at once, so that
     a micro-batch passes 2 p half stages, of which the first device has first and last."""
-    table = {
-        "name": "V",
-        "path": "there and back",
-        "phases": [
-            {"times": "2*(p - i) - 1", "passes": ["F0"]},
-            {"times": "i", "passes": ["F1", "F0"]},
-            {"passes": ["F1", "B1", "F0", "B0"]},
-        ],
-    }
+    table = read_data("plans")["schedule_v"]
     plan = planner.load(document(table, 2))
     found = plan.simulate()
     assert plan.evaluate()["memory.stage"].value is not None

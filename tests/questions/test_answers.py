@@ -97,14 +97,7 @@ def test_a_limit_below_every_value_is_missed_by_what_the_smallest_has_more() -> 
 
 def test_by_bytes_alone_no_limit_is_named() -> None:
     """80 GB on each of eight devices at 16 bytes a parameter of Adam in mixed precision."""
-    plan = loading.load(
-        {
-            "name": "x",
-            "model": {"parameters": "7B"},
-            "cluster": "hgx-h100",
-            "training": {"tokens": "1T"},
-        }
-    )
+    plan = loading.load(read_data("plans")["size_alone"])
     text = words(questions.text(questions.ask(plan, "largest-model")))
     first = text.splitlines()[0]
     assert first == "largest-model: 40.0B parameters is the largest by bytes of state alone"

@@ -17,13 +17,7 @@ from planner.serve import find
 from tests.conftest import read_data
 
 LLAMA = "presets/llama70b_h100x1024.yaml"
-SMALL = {
-    "name": "Small on 16 H100s",
-    "model": "gpt2-small",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
-    "training": {"tokens": "10B", "sequence_length": 1024, "global_batch": 64, "micro_batch": 1},
-    "parallelism": {"zero": 1},
-}
+SMALL = read_data("plans")["small_on_16"]
 ROPE = {"model": {"extends": "llama3.2-1b", "max_sequence": 8192}}
 QUESTIONS: list[dict[str, Any]] = read_data("questions")["bounds"]
 

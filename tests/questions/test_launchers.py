@@ -22,12 +22,7 @@ from tests.conftest import RunCli, leave_to_night, read_data
 from tests.layouts import yield_layouts
 
 PLAN: dict[str, Any] = read_data("plans")["launchers"]
-SMALL: dict[str, Any] = {
-    "name": "open",
-    "model": "gpt2-small",
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 4, "devices_per_node": 4},
-    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
-}
+SMALL: dict[str, Any] = read_data("plans")["open_on_four"]
 
 
 def left_unsaid(plan: Any, framework: str) -> set[str]:

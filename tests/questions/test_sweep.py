@@ -62,12 +62,7 @@ NEEDED = "memory.needed"
 STUDIES = sorted((resources.folder("presets") / "studies").glob("*.yaml"))
 SMALL: dict[str, Any] = {
     "base": LLAMA,
-    "axes": {
-        "cluster.devices": [96, 128, 256],
-        "parallelism.tensor": [1, 4, 8],
-        "training.tokens": {"from": "1T", "to": "2T", "steps": 5},
-        "cluster.price": ["1 USD/h", "2.5 USD/h"],
-    },
+    "axes": read_data("questions")["axes_of_a_study"],
 }
 
 
@@ -456,12 +451,7 @@ def test_lines_of_json_and_parquet_hold_the_same_as_csv(tmp_path: Path) -> None:
 
 GRID: dict[str, Any] = {
     "base": LLAMA,
-    "axes": {
-        "model": ["llama2-7b", "llama2-70b"],
-        "parallelism.tensor": [1, 2, 4],
-        "training.tokens": ["1T", "2T"],
-        "cluster.price": ["1 USD/h", "2 USD/h", "3 USD/h"],
-    },
+    "axes": read_data("questions")["axes_of_models"],
 }
 
 

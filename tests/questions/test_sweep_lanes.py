@@ -10,6 +10,7 @@ import pytest
 
 from planner.questions.studies import dimensions, evaluator, study, work
 from planner.questions.studies.points import Points
+from tests.conftest import read_data
 from tests.questions.test_sweep_numbers import RECORD
 
 
@@ -93,12 +94,7 @@ def test_a_number_means_the_same_together_and_alone(
 
 
 def test_numbers_are_crossed_with_each_other_and_with_inputs(alone: Any) -> None:
-    axes = {
-        "model.hidden": [768, 1536, 3072, 3073],
-        "training.tokens": ["1T", "2T"],
-        "training.sequence_length": {"from": 100, "to": 1300, "step": 75},
-        "parallelism.tensor": [1, 2],
-    }
+    axes = read_data("questions")["axes_of_lanes"]
     read = load("gpt2small_hgx-h100", axes)
     compare(evaluate(read), alone(read), exact=False)
 

@@ -145,17 +145,7 @@ def graphs_of(document: Mapping[str, Any]) -> tuple[int, int]:
 def test_layouts_whose_kernels_follow_from_their_degrees_share_a_graph() -> None:
     """What kernels bring along (widths, efficiencies, how layers are cut) tells no layouts apart
     that their kernels do not: of each there is one plan."""
-    document = {
-        "base": {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}},
-        "axes": {
-            "parallelism.tensor": [1, 2, 4],
-            "parallelism.pipeline": [1, 2],
-            "parallelism.zero": [0, 1, 2, 3],
-            "training.micro_batch": [1, 2, 4],
-            "training.recompute": ["none", "selective", "full"],
-        },
-        "record": ["time.step_seconds", "memory.process"],
-    }
+    document = read_data("questions")["study_of_layouts"]
     graphs, kinds = graphs_of(document)
     assert graphs == 1 and kinds <= 4  # megatron and pytorch, with their losses
 
@@ -164,14 +154,7 @@ def test_layouts_whose_kernels_follow_from_their_degrees_share_a_graph() -> None
 def test_models_of_one_build_and_accelerators_of_the_same_facts_share_a_graph() -> None:
     """Widths, depths, devices and their rates are columns; experts are further entries."""
     base = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
-    axes = {
-        "model.hidden": [4096, 8192],
-        "model.layers": [40, 80],
-        "cluster.accelerator": ["a100-pcie-80gb", "mi300x"],
-        "training.recompute_layers": [2, 8],
-        "parallelism.pipeline": [1, 4],
-        "training.recompute": ["none", "full"],
-    }
+    axes = read_data("questions")["axes_of_kinds"]
     record = ["time.step_seconds", "memory.process", "parameters.total"]
     assert graphs_of({"base": base, "axes": axes, "record": record}) == (1, 16)
     layouts = {"parallelism.tensor": [1, 2], "parallelism.virtual_pipeline": [1]}

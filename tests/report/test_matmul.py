@@ -78,18 +78,7 @@ def test_bytes_are_those_of_the_precision(precision: str, size: Fraction, on: st
 
 def test_the_predicted_time_is_that_of_the_same_product_in_a_plan() -> None:
     """The down projection of Llama-2 7B, under kernels of the same implementation."""
-    result = planner.load(
-        {
-            "model": "llama2-7b",
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
-            "training": {
-                "sequence_length": 4096,
-                "micro_batch": 2,
-                "precision": "bf16",
-                "implementation": "pytorch",
-            },
-        }
-    ).evaluate()
+    result = planner.load(read_data("plans")["one_matmul"]).evaluate()
     found = matmul("8192x11008x4096", "--on", "h100-sxm-80gb")
     for name in ("time.product.forward", "roofline.product.intensity"):
         there = float(result[f"{name}[layer.mlp.down]"].value)

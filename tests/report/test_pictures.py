@@ -17,6 +17,7 @@ from planner.report.elements import Label
 from planner.report.report import _make_environment
 from planner.results import intervals
 from planner.results.result import Result
+from tests.conftest import read_data
 
 SHARED = {"cluster": {"accelerator": "h800-sxm-80gb", "devices": 2048}}
 #: A dense pipeline, a single stage, experts on a long pipeline of which all stages differ, serving.
@@ -24,20 +25,8 @@ PLANS = {
     "dense": "presets/llama70b_h100x1024.yaml",
     "single": "presets/gpt2small_hgx-h100.yaml",
     "long": SHARED
-    | {
-        "name": "long",
-        "model": "deepseek-v3",
-        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 15360},
-        "parallelism": {"pipeline": 16, "expert": 64, "zero": 1,
-                        "stages": [3, 4, 5, 4, 3, 4, 5, 3, 4, 3, 5, 4, 3, 4, 4, 3]},
-    },
-    "serving": {
-        "name": "serving",
-        "model": "llama3-8b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 2},
-        "training": {"mode": "inference", "sequence_length": 4096, "global_batch": 8},
-        "parallelism": {"pipeline": 2},
-    },
+    | read_data("plans")["long_pipeline"],
+    "serving": read_data("plans")["served_pipeline"],
 }  # fmt: skip
 
 

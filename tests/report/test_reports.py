@@ -43,12 +43,7 @@ as_text = cache(render.as_text)
 to_html, to_markdown, to_json = (partial(as_text, kind=kind) for kind in ("html", "md", "json"))
 PLANS = (LLAMA, "presets/mixtral8x7b_h100x1024.yaml", "presets/gpt2small_hgx-h100.yaml")
 SHIPPED = sorted((ROOT / "presets").glob("*.yaml"))
-SIZE_ONLY = {
-    "name": "a size",
-    "model": {"parameters": "70B"},
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8},
-    "training": {"tokens": "1T", "sequence_length": 4096},
-}
+SIZE_ONLY = read_data("plans")["a_size"]
 
 
 @pytest.fixture(scope="module", params=[*PLANS, "size"])
@@ -660,12 +655,7 @@ def test_each_number_of_the_summary_says_how_it_is_known(result: Result) -> None
 
 def test_a_precision_without_a_peak_is_one_warning_and_one_line() -> None:
     """V100's datasheet has rates of fp16 and fp32 alone (NVIDIA 2020, Tesla V100)."""
-    document = {
-        "model": "llama2-7b",
-        "cluster": {"accelerator": "v100-sxm-32gb", "devices": 64, "devices_per_node": 8},
-        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
-        "parallelism": {"zero": 3},
-    }
+    document = read_data("plans")["on_v100"]
     words = " ".join(render.render_text(planner.load(document).evaluate(), colour=False).split())
     assert "states no peak of bf16, so no time is predicted; of fp32, fp16 it does" in words
     assert words.count("no peak of the training precision is known") == 1

@@ -19,6 +19,7 @@ from planner.report.timeline import build_step_view
 from planner.results.durations import Chunk, StepData
 from planner.results.result import Result
 from planner.results.timeline import Span, Timeline, _predict_time, run_step, simulate_step
+from tests.conftest import read_data
 
 ROOM = (lanes.WIDTH - lanes.LEFT) * lanes.UNITS
 #: A dense plan with interleaving, one with recomputation, experts, and a single stage.
@@ -261,12 +262,7 @@ def test_markdown_has_it_in_words(result: Result) -> None:
 
 
 def test_what_has_no_step_has_no_timeline() -> None:
-    size = {
-        "name": "size only",
-        "model": {"parameters": "7B"},
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
-        "training": {"tokens": "1T", "sequence_length": 2048, "global_batch": 64},
-    }
+    size = read_data("plans")["size_only"]
     assert build_step_view(planner.load(size).evaluate()) is None
 
 

@@ -11,6 +11,8 @@ from sympy import Rational, simplify, symbols
 import planner
 from planner.results.closed_form import derive_form
 from planner.typeset import TEXT
+from tests.changed import changed
+from tests.conftest import read_data
 
 s, b, h, a, t, c, L, V, T, p, v, f, d, Psi = symbols("s b h a t c L V T p v f d Ψ", positive=True)
 a_kv, s_max = symbols("a_kv s_max", positive=True)
@@ -18,34 +20,7 @@ a_kv, s_max = symbols("a_kv s_max", positive=True)
 
 def gpt(**changes):
     """A GPT of 24 layers as the papers have it, on 64 devices."""
-    document = {
-        "model": {
-            "layers": 24,
-            "hidden": 1024,
-            "vocab": 51200,
-            "max_sequence": 2048,
-            "attention": {"heads": 16},
-            "norm": "layernorm",
-            "positions": "learned",
-            "bias": True,
-            "tied_embeddings": True,
-        },
-        "cluster": {"accelerator": "a100-sxm-80gb", "devices": 64},
-        "training": {
-            "tokens": "300B",
-            "sequence_length": 2048,
-            "global_batch": 512,
-            "micro_batch": 2,
-            "attention": "eager",
-            "dropout": "0.1",
-            "implementation": "megatron-2022",
-        },
-        "parallelism": {"tensor": 4},
-    }
-    for key, value in changes.items():
-        section, _, name = key.partition("__")
-        document[section][name] = value
-    return planner.load(document).evaluate()
+    return planner.load(changed(read_data("plans")["gpt_of_papers"], changes)).evaluate()
 
 
 def same(quantity, equation):

@@ -22,6 +22,8 @@ from planner.questions.search import ranking
 from planner.questions.search.engine import search
 from planner.questions.search.layouts import Space
 from planner.results.attribution import break_down
+from tests.changed import changed
+from tests.conftest import read_data
 from tests.in_turn import InTurn
 
 STEP = "time.step_seconds"
@@ -71,12 +73,7 @@ def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
 @pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
-    alone = {
-        "pipeline bubble": "time.bubble",
-        "data-parallel exchange": "time.data",
-        "gradient accumulation": "time.accumulation",
-        "optimizer": "time.optimizer",
-    }
+    alone = read_data("results")["parts_by_quantity"]
     in_turn = InTurn()
     for plan in some(loading.load(*PLANS[name]), 20):
         evaluation = in_turn.evaluation(plan)
@@ -110,20 +107,7 @@ def test_a_faster_rate_saves_its_share_of_a_part(names: tuple[str, ...], recompu
     """Of two exact evaluations, one with hardware that is faster by a little. Tensor parallelism
     fills the nodes, so that links carry nothing else; one stage has no bubble, which would take
     part in all."""
-    document = {
-        "name": "two nodes",
-        "model": "llama2-7b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
-        "training": {
-            "tokens": "1B",
-            "sequence_length": 4096,
-            "global_batch": 32,
-            "micro_batch": 8,  # its passes are longer than the traffic beside them
-            "recompute": recompute,
-        },
-        "parallelism": {"tensor": 8, "zero": 1, "sequence": True},
-        "time": {"efficiency": {"launch": "1 us"}},  # devices do not wait for their host
-    }
+    document = changed(read_data("plans")["two_nodes"], {"training.recompute": recompute})
     plan = loading.load(document)
     faster = {}
     for key in RATES[names]:

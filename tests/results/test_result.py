@@ -15,16 +15,12 @@ import pytest
 
 import planner
 from planner.results.result import Result
+from tests.conftest import read_data
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
 MIXTRAL = "presets/mixtral8x7b_h100x1024.yaml"
-SIZE_ONLY = {
-    "name": "a size",
-    "model": {"parameters": "70B"},
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8},
-    "training": {"tokens": "1T", "sequence_length": 4096},
-}
+SIZE_ONLY = read_data("plans")["a_size"]
 
 
 @pytest.fixture(scope="module", params=[LLAMA, MIXTRAL, "size"])

@@ -19,12 +19,7 @@ from planner.results.verdict import VERDICTS, decide_state
 from tests.conftest import ROOT, read_data
 
 PLAN = ROOT / "presets" / "llama70b_h100x1024.yaml"
-SIZE = {
-    "model": {"parameters": "7B"},
-    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-    "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 64},
-    "parallelism": {"zero": 3},
-}
+SIZE = read_data("plans")["size_of_7b"]
 
 
 def evaluated(**changes: Any) -> Result:
@@ -153,17 +148,7 @@ def test_nothing_that_moves_with_an_assumption_is_called_exact(path: Path, key: 
 
 def test_a_prediction_is_an_estimate_and_arithmetic_on_facts_is_exact() -> None:
     found = evaluated(time__mfu=None)
-    for identifier, kind in {
-        "parameters.total": "exact",
-        "compute.training_flops": "exact",
-        "memory.weights": "exact",
-        "memory.capacity": "exact",
-        "time.peak": "exact",
-        "memory.process": "estimate",
-        "time.step_seconds": "estimate",
-        "time.mfu": "estimate",
-        "cost.total": "estimate",  # a price is a fact, the hours are not
-    }.items():
+    for identifier, kind in read_data("results")["kinds_of_quantities"].items():
         assert found[identifier].kind == kind, identifier
     # Experts that get equal shares are what is counted; another share is somebody's assumption.
     equal = planner.load(PLAN.with_name("mixtral8x7b_h100x1024.yaml")).evaluate()

@@ -27,13 +27,7 @@ from tests.conftest import ROOT, RunCli, leave_to_night, read_data
 from tests.serve.conftest import Server
 
 #: A dense model on a node, and one of experts on eight; both with predicted times.
-PLANS = {
-    "dense": "name: A node\nmodel: gpt2-small\ncluster: hgx-h100  # eight\n"
-    "training: {tokens: 10B, sequence_length: 1024, global_batch: 512, micro_batch: 32}\n",
-    "experts": "name: Experts\nmodel: mixtral-8x7b\ncluster:\n  extends: h100x1024\n  devices: 64\n"
-    "training:\n  tokens: 2T\n  sequence_length: 4096\n  global_batch: 1024\n  micro_batch: 1\n"
-    "parallelism:\n  pipeline: 2\n  expert: 8\n  zero: 1\n",
-}
+PLANS = read_data("serve")["plans_to_find"]
 HOSTILE = '"><script>alert(1)</script>'
 
 

@@ -175,12 +175,7 @@ def test_a_number_that_is_typed_is_written_without_quotes() -> None:
 
 
 def test_a_configuration_becomes_the_model_of_the_plan() -> None:
-    given = json.dumps({
-        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048,
-        "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True,
-        "hidden_act": "silu", "max_position_embeddings": 4096,
-    })  # fmt: skip
+    given = json.dumps(read_data("connect")["llama_1b_config"])
     text = page.read_preset("gpt2small_hgx-h100")
     said = page.call_page("open", {"text": text, "file": given})
     assert "faults" not in said, said
