@@ -26,12 +26,16 @@ def changed(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return found
 
 
+def merged(document: Mapping[str, Any], **more: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with further keys in its sections."""
+    return {**document, **{key: {**document.get(key, {}), **keys} for key, keys in more.items()}}
+
+
 def result_of(document: Mapping[str, Any], **more: Mapping[str, Any]) -> Result:
-    """A document with further keys in its sections, as a result."""
-    sections = {key: {**document[key], **keys} for key, keys in more.items()}
-    return planner.load({**document, **sections}).evaluate()
+    """Such a document, as a result."""
+    return planner.load(merged(document, **more)).evaluate()
 
 
 def evaluation_of(document: Mapping[str, Any], changes: Mapping[str, Any]) -> Evaluation:
-    """Such a document, evaluated."""
+    """A document with other values by dotted key, evaluated."""
     return Evaluation(case.build(loading.load(changed(document, changes))))

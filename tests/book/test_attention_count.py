@@ -62,17 +62,8 @@ def test_each_convention_says_what_it_discounts(
 def test_encoder_and_decoder_each_multiply_their_own_tokens(count: str, own: int) -> None:
     """T5 small on 512 and 114 tokens, matrix by matrix. What the decoder attends to in the encoder
     is 512 tokens' keys and values; the encoder masks nothing."""
-    plan = loading.load(
-        {
-            "model": "t5-small",
-            "cluster": DEVICE,
-            "training": {
-                "sequence_length": 512,
-                "decoder_sequence_length": 114,
-                "attention_count": count,
-            },
-        }
-    )
+    run = {"sequence_length": 512, "decoder_sequence_length": 114, "attention_count": count}
+    plan = loading.load({"model": "t5-small", "cluster": DEVICE, "training": run})
     hidden, wide, vocab, length, decoded = 512, 2048, 32128, 512, 114
     square, mlp, attend = hidden**2, 2 * hidden * wide, 2 * hidden  # scores, and sums of values
     encoder = length * (4 * square + mlp) + attend * length**2

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.changed import result_of
 from tests.conftest import read_data
 
 V, S, T = 51_200, 2_048, 300 * 10**9
@@ -101,36 +102,14 @@ MEMORY_EXAMPLES = {
 
 def memory(name: str, recompute: str) -> Any:
     layers, h, heads, batch, tensor, devices = MEMORY_EXAMPLES[name]
-    return planner.load(
-        {
-            "model": {
-                "layers": layers,
-                "hidden": h,
-                "vocab": V,
-                "max_sequence": S,
-                "attention": {"heads": heads},
-                "norm": "layernorm",
-                "positions": "learned",
-                "bias": True,
-            },
-            "cluster": {"accelerator": "a100-sxm-40gb", "devices": devices},
-            "training": {
-                "sequence_length": S,
-                "micro_batch": batch,
-                "recompute": recompute,
-                "implementation": "megatron-2022",
-                "attention": "eager",
-                "dropout": 0.1,
-                "partition_activations": recompute == "full",
-            },
-            "parallelism": {
-                "tensor": tensor,
-                "sequence": recompute == "selective",
-                "zero": 1,
-            },
-            "memory": {"buckets": 1, "bucket_size": "500M", "other": 0},
-        }
-    ).evaluate()
+    full = recompute == "full"
+    return result_of(
+        read_data("plans")["neox"],
+        model={"layers": layers, "hidden": h, "attention": {"heads": heads}},
+        cluster={"devices": devices},
+        training={"micro_batch": batch, "recompute": recompute, "partition_activations": full},
+        parallelism={"tensor": tensor, "sequence": recompute == "selective"},
+    )
 
 
 @pytest.mark.parametrize("name", MEMORY_EXAMPLES)
@@ -166,24 +145,7 @@ def test_their_checkpointed_activations_are_selective_recomputation(name: str) -
 
 def test_their_cache_holds_one_tensor_instead_of_two() -> None:
     layers, h, prompt, output = 44, 6144, S, 1
-    result = planner.load(
-        {
-            "model": {
-                "layers": layers,
-                "hidden": h,
-                "vocab": V,
-                "attention": {"heads": 64},
-                "norm": "layernorm",
-            },
-            "cluster": {"accelerator": "a100-sxm-80gb", "devices": 1},
-            "training": {
-                "mode": "inference",
-                "sequence_length": prompt,
-                "output_tokens": output,
-                "precision": "bf16-pure",
-            },
-        }
-    ).evaluate()
+    result = planner.load(read_data("plans")["neox_serving"]).evaluate()
     theirs = 2 * h * layers * (prompt + output)
     (cache,) = (q.value for q in result.quantities.values() if q.base == "memory.cache.stage")
     assert cache == 2 * theirs

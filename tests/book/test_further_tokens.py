@@ -11,43 +11,21 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
+from tests.changed import merged
 from tests.conftest import read_data
 
-H, F, V, S = 64, 256, 1000, 32
-MODEL: dict[str, Any] = {
-    "layers": 4,
-    "hidden": H,
-    "vocab": V,
-    "max_sequence": S,
-    "attention": {"heads": 4},
-    "mlp": {"gated": True, "intermediate": F},
-    "norm": "rmsnorm",
-    "positions": "rope",
-    "bias": False,
-    "tied_embeddings": False,
-}
+PLAN: dict[str, Any] = read_data("plans")["further_tokens"]
+MODEL = PLAN["model"]
+H, V, S = (MODEL[key] for key in ("hidden", "vocab", "max_sequence"))
+F = MODEL["mlp"]["intermediate"]
 LAYER = 4 * H * H + 3 * H * F  # matrices of a layer
 JOINED = 2 * H * H  # the projection
 
 
 def evaluation(modules: int, **changes: Any) -> Evaluation:
-    model, training, layout = (
-        changes.get(section, {}) for section in ("model", "training", "parallelism")
-    )
-    document = {
-        "model": {**MODEL, "mtp": modules, **model},
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": layout.get("pipeline", 1)},
-        "training": {
-            "tokens": "1B",
-            "sequence_length": S,
-            "global_batch": 16,
-            "micro_batch": 1,
-            "implementation": "megatron",
-            **training,
-        },
-        "parallelism": {"vocab_multiple": 1, **layout},
-    }
-    return Evaluation(case.build(loading.load(document)))
+    devices = {"devices": changes.get("parallelism", {}).get("pipeline", 1)}
+    own = {**changes, "model": {"mtp": modules, **changes.get("model", {})}}
+    return Evaluation(case.build(loading.load(merged(PLAN, cluster=devices, **own))))
 
 
 def difference(identifier: str, **changes: Any) -> Any:

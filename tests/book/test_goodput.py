@@ -17,6 +17,7 @@ from planner.documents import source
 from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions.loading import load
+from tests.changed import changed
 from tests.conftest import read_data
 
 VALID = Path(__file__).parents[1] / "documents" / "valid" / "run_around_the_step.yaml"
@@ -258,17 +259,6 @@ def test_a_search_says_that_the_run_cannot_finish() -> None:
 @pytest.mark.parametrize("period", ["9790 days", "320000000 days", "8040000000000 days"])
 def test_hardly_any_interruption_leaves_all_of_the_time(period: str) -> None:
     """A share near 1 is one, however roots and exponentials are rounded."""
-    document = {
-        "model": "gpt2-small",
-        "cluster": {
-            "extends": "hgx-h100",
-            "devices": 16,
-            "failures": {"count": 1, "devices": 1000, "period": period},
-            "storage": {"bandwidth": "8700000 GB/s", "blocking": 0},
-        },
-        "training": {"tokens": 10**9, "global_batch": 64},
-        "parallelism": {"tensor": 1},
-        "time": {"restart": "0 s"},
-    }
+    document = changed(read_data("plans")["hardly_fails"], {"cluster.failures.period": period})
     goodput = compute_values(load(document), ["time.goodput"])["time.goodput"]
     assert 1 - 1e-12 <= goodput <= 1

@@ -12,38 +12,20 @@ from planner.base.errors import PlanError
 from planner.connect import exports, imports
 from planner.questions import loading
 from planner.results.result import Result, evaluate_plan
+from tests.changed import merged
 from tests.conftest import read_data
 
-LAYERS, HIDDEN, WIDE, LENGTH = 4, 1024, 4096, 512
+PLAN: dict[str, Any] = read_data("plans")["linears"]
+LAYERS, HIDDEN = PLAN["model"]["layers"], PLAN["model"]["hidden"]
+WIDE, LENGTH = 4096, PLAN["training"]["sequence_length"]
 MATRIX = HIDDEN * WIDE
-BASE: dict[str, Any] = {
-    "layers": LAYERS,
-    "hidden": HIDDEN,
-    "vocab": 32000,
-    "attention": {"heads": 8},
-    "norm": "rmsnorm",
-    "positions": "rope",
-    "tied_embeddings": False,
-}
 
 
 def load(linears: int | None, implementation: str = "pytorch", **mlp: Any) -> Any:
     given = {} if linears is None else {"linears": linears}
-    return loading.load(
-        {
-            "model": {**BASE, "mlp": {"intermediate": WIDE, **given, **mlp}},
-            "cluster": {"accelerator": "h100", "devices": 8},
-            "training": {
-                "tokens": "1B",
-                "sequence_length": LENGTH,
-                "global_batch": 64,
-                "micro_batch": 1,
-                "precision": "bf16-pure",
-                "implementation": implementation,
-            },
-            "parallelism": {"zero": 0},
-        }
-    )
+    model = {"mlp": {"intermediate": WIDE, **given, **mlp}}
+    kernels = {"implementation": implementation}
+    return loading.load(merged(PLAN, model=model, training=kernels))
 
 
 def result(linears: int | None, implementation: str = "pytorch", **mlp: Any) -> Result:
@@ -110,7 +92,11 @@ def test_experts_say_how_many_they_have_where_the_dense_block_has_others() -> No
     with pytest.raises(PlanError, match=r"experts have 2 or 3 matrices, where mlp\.linears is 4"):
         planner.load(
             {
-                "model": {**BASE, "mlp": {"linears": 4}, "moe": {"experts": 8, "top_k": 2}},
+                "model": {
+                    **PLAN["model"],
+                    "mlp": {"linears": 4},
+                    "moe": {"experts": 8, "top_k": 2},
+                },
                 "cluster": {"accelerator": "h100", "devices": 8},
                 "training": {"tokens": "1B", "sequence_length": LENGTH, "global_batch": 64},
             }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.memory_accuracy import evaluated, value_of
 from planner.base.errors import PlanError
 from planner.engine.evaluate import widen
+from tests.changed import merged
 from tests.conftest import read_data
 
 FAULTS = read_data("faults")
@@ -156,17 +157,11 @@ def test_keys_and_values_that_are_gathered_lie_in_memory(implementation):
     """Of a million tokens of Llama-3 8B, one layer: 2 × 8 heads × 128 values of 2 bytes, 4 GiB."""
 
     def document(exchange):
-        return {
-            "model": "llama3-8b",
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-            "training": {
-                "sequence_length": 2**20,
-                "global_batch": 1,
-                "implementation": implementation,
-                "recompute": "full",
-            },
-            "parallelism": {"context": 64, "zero": 3, "context_exchange": exchange},
-        }
+        return merged(
+            read_data("plans")["million_tokens"],
+            training={"implementation": implementation},
+            parallelism={"context_exchange": exchange},
+        )
 
     whole = 2**20 * 2 * 8 * 128 * 2
     gathered, ring = evaluated(document("gather")), evaluated(document("ring"))
@@ -337,16 +332,8 @@ RECURRENT = read_data("plans")["recurrent_models"]
 )
 def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, elements):
     for tokens in (24, 24_000):
-        document = {
-            "model": model,
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
-            "training": {
-                "mode": "inference",
-                "sequence_length": 1000,
-                "output_tokens": tokens,
-                "micro_batch": 3,
-            },
-        }
+        served = read_data("plans")["three_served"]
+        document = {"model": model, **merged(served, training={"output_tokens": tokens})}
         assert value_of(document, "memory.cache.stage") == 3 * 2 * elements
 
 

@@ -204,17 +204,8 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
     """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms, 355 kernels 1 more."""
 
     def decode(length: int) -> float:
-        document = {
-            "model": "llama2-7b",
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
-            "training": {
-                "mode": "inference",
-                "sequence_length": length,
-                "output_tokens": 100,
-                "precision": "bf16-pure",
-            },
-        }
-        e = Evaluation(case.build(loading.load(document)))
+        length_of = {"training.sequence_length": length}
+        e = evaluation_of(read_data("plans")["one_served"], length_of)
         assert float(e.value("time.latency_seconds")) == pytest.approx(
             float(e.value("time.prefill_seconds") + 100 * e.value("time.decode_seconds"))
         )

@@ -13,7 +13,7 @@ from planner.base.errors import PlanError
 from planner.engine.evaluate import Evaluation
 from planner.plans.plan import variant
 from planner.questions import loading
-from tests.changed import evaluation_of
+from tests.changed import changed, evaluation_of
 from tests.conftest import ROOT, read_data
 
 #: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
@@ -95,17 +95,8 @@ def test_activations_travel_on_the_accelerators_own_link_to_the_host(
 
 
 def on_the_host(accelerator: str, **offload: int) -> dict[str, Any]:
-    return {
-        "model": "llama3-70b",
-        "cluster": {
-            "accelerator": accelerator,
-            "devices": 64,
-            "devices_per_node": 4,
-            "network": {"bandwidth": "400 Gb/s"},
-        },
-        "training": {"sequence_length": 8192, "global_batch": 64, "offload": offload},
-        "parallelism": {"zero": 3},
-    }
+    changes = {"cluster.accelerator": accelerator, "training.offload": offload}
+    return changed(read_data("plans")["on_the_host"], changes)
 
 
 def test_twenty_of_eighty_layers_leave_sixty_and_one_on_its_way() -> None:

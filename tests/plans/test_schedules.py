@@ -10,22 +10,16 @@ import pytest
 import planner
 from planner.plans.schedules import evaluate_number
 from planner.report.resolved import format_resolved
+from tests.changed import merged
 from tests.conftest import read_data
 
 
 def document(schedule: Any, virtual: int = 1, stages: int = 4) -> dict[str, Any]:
-    return {
-        "name": "own",
-        "model": "llama3-8b",
-        "cluster": {"extends": "hgx-h100", "devices": 8},
-        "training": {
-            "tokens": "1T",
-            "sequence_length": 4096,
-            "global_batch": 32,
-            "schedule": schedule,
-        },
-        "parallelism": {"pipeline": stages, "virtual_pipeline": virtual, "zero": 1},
-    }
+    return merged(
+        read_data("plans")["own_schedule"],
+        training={"schedule": schedule},
+        parallelism={"pipeline": stages, "virtual_pipeline": virtual},
+    )
 
 
 @pytest.mark.slow(every=5)

@@ -17,17 +17,13 @@ from planner.questions.batch import OF_ROWS, Batch
 from planner.questions.batch_graph import _sort, list_deciders
 from planner.questions.batch_pipelines import _filter_stages
 from planner.questions.search.layouts import REPLICAS, Space
+from tests.changed import merged
+from tests.conftest import read_data
 
 
 def batch(model: str, node: int, devices: int = 16) -> Batch:
-    plan = loading.load({
-        "model": model,
-        "cluster": {
-            "accelerator": "h100-sxm-80gb", "devices": devices, "devices_per_node": node,
-        },
-        "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
-        "parallelism": {"zero": 0},
-    })  # fmt: skip
+    document = {"model": model, **read_data("plans")["on_two_nodes"]}
+    plan = loading.load(merged(document, cluster={"devices": devices, "devices_per_node": node}))
     return Batch(Space(plan))
 
 

@@ -21,6 +21,7 @@ from planner.questions.search import engine, modes, ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import Space
 from planner.report import searched
+from tests.changed import merged
 from tests.conftest import read_data
 from tests.layouts import find_best
 
@@ -30,17 +31,8 @@ MODES = ROW[KEY].values
 
 def plan(model: str = "llama2-7b", **training: Any) -> Plan:
     """A plan on 16 devices."""
-    return loading.load(
-        {
-            "name": "small",
-            "model": model,
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
-            "training": {
-                "tokens": "1B", "sequence_length": 1024, "global_batch": 32, **training,
-            },
-            "parallelism": {"zero": 0},
-        }
-    )  # fmt: skip
+    document = {"model": model, **read_data("plans")["on_two_nodes"]}
+    return loading.load(merged(document, training=training))
 
 
 #: Plans, and which modes stand for which. Megatron-Core computes a fused core again under selective

@@ -29,6 +29,7 @@ from planner.questions.search import choices, layouts, ranking
 from planner.questions.search import engine as searching
 from planner.questions.search.layouts import SCHEDULES, Space
 from planner.report import searched
+from tests.changed import merged
 from tests.conftest import leave_to_night, read_data
 from tests.in_turn import InTurn
 from tests.layouts import find_best, yield_layouts
@@ -316,20 +317,8 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
     spaces = []
     for accelerator in ("h100-sxm-80gb", "mi300x", "tpu-v5p"):
         monkeypatch.setattr(layouts, "_get_cache", lambda *_: {})
-        plan = loading.load(
-            {
-                "name": "any",
-                "model": model,
-                "cluster": {
-                    "accelerator": accelerator,
-                    "devices": 16,
-                    "devices_per_node": 8,
-                    "link_domain": 8,
-                },
-                "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
-                "parallelism": {"zero": 0},
-            }
-        )
+        own = {"model": model, **read_data("plans")["on_any_accelerator"]}
+        plan = loading.load(merged(own, cluster={"accelerator": accelerator}))
         spaces.append(list(yield_layouts(next(Space(plan).yield_blocks()))))
     assert all(found == spaces[0] for found in spaces[1:])
 

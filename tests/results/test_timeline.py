@@ -21,6 +21,8 @@ from planner.report import searched
 from planner.results import pieces
 from planner.results.durations import Chunk, StepData, read_step
 from planner.results.timeline import Timeline, run_step, simulate_seconds
+from tests.changed import merged
+from tests.conftest import read_data
 
 #: Seconds of a forward pass, of a backward pass, and of the gradients of weights in it.
 F, B, W = 1.0, 2.5, 0.75
@@ -137,18 +139,12 @@ def test_what_a_plan_keeps_is_what_its_schedule_keeps(
     name: str, virtual: int, stages: int, batches: int, ahead: bool
 ) -> None:
     """A plan's memory counts the micro-batches that are alive without running the schedule."""
-    document = {
-        "model": {
-            "layers": 48,
-            "hidden": 64,
-            "vocab": 64,
-            "max_sequence": 64,
-            "attention": {"heads": 1},
-        },
-        "cluster": {"extends": "hgx-h100", "devices": stages},
-        "training": {"tokens": 1, "global_batch": batches, "schedule": name},
-        "parallelism": {"pipeline": stages, "virtual_pipeline": virtual},
-    }
+    document = merged(
+        read_data("plans")["narrow_and_deep"],
+        cluster={"devices": stages},
+        training={"global_batch": batches, "schedule": name},
+        parallelism={"pipeline": stages, "virtual_pipeline": virtual},
+    )
     plan = planner.load(document).plan
     assert plan.model is not None
     order = schedule(name, stages, virtual, batches, ahead)
@@ -211,28 +207,17 @@ def test_the_closed_form_is_the_same_step(
     """Where stages are alike, nothing is sent and traffic overlaps with nothing, both are one sum:
     m passes of a stage, the bubble, and what follows. Here stages are made alike by their mean."""
     virtual = 2 if schedule == "interleaved" else 1
-    free = {"bandwidth": "1e12 TB/s", "latency": 0}
     plan = planner.load(
-        {
-            "model": "llama3-8b",
-            "cluster": {
-                "accelerator": {
-                    "extends": "a100-sxm-80gb",
-                    "link": {**free, "convention": "bidirectional"},
-                },
-                "devices": stages * data,
-                "devices_per_node": 8,
-                "network": free,
-            },
-            "training": {
-                "tokens": "1T",
-                "sequence_length": 4096,
+        merged(
+            read_data("plans")["free_traffic"],
+            cluster={"devices": stages * data},
+            training={
                 "global_batch": stages * rounds * data,
                 "schedule": schedule,
                 "recompute": recompute,
             },
-            "parallelism": {"pipeline": stages, "virtual_pipeline": virtual, "zero": zero},
-        }
+            parallelism={"pipeline": stages, "virtual_pipeline": virtual, "zero": zero},
+        )
     )
     result = plan.evaluate()
     step = read_step(result, {})
