@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Literal
+
+from planner.base import resources
 
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
@@ -82,38 +84,25 @@ def plain_text(value: Exact | float, digits: int | None = None) -> str:
     return f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}"
 
 
-_RATES: Steps = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
-_COUNTS: Steps = (("T", 10**12), ("B", 10**9), ("M", 10**6))
+_TABLE = resources.load_beside(__file__)
+
+
+def _read_steps(rows: Mapping[str, object]) -> Steps:
+    """Read units with their sizes, the largest first; a size is whole if it can be."""
+    sizes = ((name, Fraction(str(size))) for name, size in rows.items())
+    return tuple((name, int(size) if size.denominator == 1 else size) for name, size in sizes)
+
+
+_COUNTS = _read_steps(_TABLE["counts"])
 #: Units that grow large, and what they are called then.
-_LARGE: dict[str, Steps] = {
-    "bytes": (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
-    "bytes/s": tuple((f"{prefix}B/s", size) for prefix, size in _RATES),
-    "FLOP/s": tuple((f"{prefix}FLOP/s", size) for prefix, size in _RATES),
-    "W": tuple((f"{prefix}W", size) for prefix, size in _RATES),
-    "USD": (("billion USD", 10**9), ("million USD", 10**6)),
-    "kWh": (("TWh", 10**9), ("GWh", 10**6), ("MWh", 10**3)),
-    "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
-    "tokens/s": (("M tokens/s", 10**6), ("k tokens/s", 10**3)),
-}
+_LARGE = {unit: _read_steps(rows) for unit, rows in _TABLE["large"].items()}
 #: Of these, the ones that are rounded below, too.
-_ROUNDED = frozenset(("USD", "kWh", "kgCO2e", "tokens/s"))
-_SECONDS = {"s": 1, "h": 3600, "days": 86400}
+_ROUNDED = frozenset(_TABLE["rounded"])
+_SECONDS: Mapping[str, int] = _TABLE["seconds"]
 #: Units of a time with the size of one, and of how many on it is used: seconds below two minutes.
-_DURATIONS: tuple[tuple[str, Exact, int], ...] = (
-    ("days", 86400, 2),
-    ("h", 3600, 2),
-    ("min", 60, 2),
-    ("s", 1, 1),
-    ("ms", Fraction(1, 10**3), 1),
-    ("µs", Fraction(1, 10**6), 1),
-    ("ns", Fraction(1, 10**9), 0),
-)
+_DURATIONS = [(name, Fraction(size), least) for name, size, least in _TABLE["durations"]]
 #: Units of a column, largest first; the largest value of a column picks one.
-SCALES: dict[str, Steps] = {
-    "bytes": _LARGE["bytes"],
-    "s": (("days", 86400), ("h", 3600), ("s", 1), ("ms", MILLI), ("µs", MILLI**2)),
-    "FLOP": tuple((f"{name}FLOP", 1000 ** (6 - i)) for i, name in enumerate("EPTGM")),
-}
+SCALES = {unit: _read_steps(rows) for unit, rows in _TABLE["scales"].items()}
 
 
 def text(

@@ -137,74 +137,29 @@ def to_whole(value: Exact) -> Exact:
     return value.numerator if value.denominator == 1 else value
 
 
-_DECIMAL = {prefix: 3 * step for step, prefix in enumerate(("", *"kMGTPEZY"))}
-_SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-MAGNITUDES: dict[str, Exact] = {
-    **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
-    "B": 10**9,
-    **{p: 2 ** _BINARY[p] for p in ("Ki", "Mi", "Gi", "Ti")},
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-}
+#: Spellings of units, their prefixes, and what is said of each kind of quantity.
+_TABLE = resources.load_beside(__file__)
+MAGNITUDES: dict[str, Exact] = {name: int(Fraction(n)) for name, n in _TABLE["magnitudes"].items()}
 
 _MISSPELT = {"K": "k", "m": "M", "b": "B", "t": "T", "g": "G"}
 
 _ONE = Dimension()
 _TIME = Dimension.from_powers(s=1)
-_BYTE = Dimension.from_powers(byte=1)
 _USD = Dimension.from_powers(USD=1)
 
 
 def _build_units() -> dict[str, tuple[Exact, Dimension]]:
-    """Build the table of every spelling of a unit with its size in base units and its dimension."""
-    units: dict[str, tuple[Exact, Dimension]] = {"1": (1, _ONE), "%": (Fraction(1, 100), _ONE)}
-
-    def add(names: str, size: Exact, dim: Dimension, *prefixes: dict[str, int]) -> None:
-        """Add spellings of a unit, alone and with each prefix of some tables.
-
-        Args:
-            names: separated by spaces.
-            size: in base units.
-            prefixes: exponents of 10, of 2 in ``_BINARY``; a spelling that exists stays.
-        """
+    """Build the table of every spelling of a unit with its size in base units and its dimension; a
+    spelling with a prefix that exists stays."""
+    units: dict[str, tuple[Exact, Dimension]] = {}
+    for names, size, powers, *tables in _TABLE["units"]:
+        one, dim = Fraction(size), Dimension.from_powers(**powers)
         for name in names.split():
-            units[name] = (size, dim)
-            for table in prefixes:
-                root = 2 if table is _BINARY else 10
-                for prefix, power in table.items():
-                    units.setdefault(prefix + name, (to_whole(size * Fraction(root) ** power), dim))
-
-    for word in ("token", "parameter", "sequence", "device"):
-        large = {"": 0, "k": 3, "M": 6, "G": 9, "B": 9, "T": 12}
-        add(f"{word} {word}s", 1, Dimension.from_powers(**{word: 1}), large)
-    add("GPU GPUs gpu gpus chip chips accelerator accelerators", 1, Dimension.from_powers(device=1))
-    add("B", 1, _BYTE, _DECIMAL, _BINARY)
-    add("byte bytes", 1, _BYTE)
-    add("b bit", Fraction(1, 8), _BYTE, _DECIMAL, _BINARY)
-    add("bits", Fraction(1, 8), _BYTE)
-    add("bps", Fraction(1, 8), _BYTE / _TIME, _DECIMAL)
-    add("Bps", 1, _BYTE / _TIME, _DECIMAL)
-    add("FLOP FLOPs flop flops", 1, Dimension.from_powers(FLOP=1), _DECIMAL)
-    add("FLOPS", 1, Dimension.from_powers(FLOP=1, s=-1), _DECIMAL)
-    add("s", 1, _TIME, _SMALL)
-    add("sec secs second seconds", 1, _TIME)
-    add("min mins minute minutes", 60, _TIME)
-    add("h hr hrs hour hours", 3600, _TIME)
-    add("d day days", 86400, _TIME)
-    add("week weeks", 7 * 86400, _TIME)
-    add("month months", 365 * 7200, _TIME)  # a twelfth of a year
-    add("year years", 365 * 86400, _TIME)
-    add("Hz", 1, _TIME**-1, _DECIMAL)
-    add("J", 1, Dimension.from_powers(J=1), _DECIMAL, _SMALL)
-    add("W", 1, Dimension.from_powers(J=1, s=-1), _DECIMAL, _SMALL)
-    add("Wh", 3600, Dimension.from_powers(J=1), _DECIMAL)
-    add("USD", 1, Dimension.from_powers(USD=1), {"": 0, "k": 3, "M": 6, "B": 9})
-    # Mass occurs as carbon only, so a plain gram means the same.
-    add("g gCO2 gCO2e", Fraction(1, 1000), Dimension.from_powers(kgCO2e=1), {"": 0, "k": 3})
-    add("t tCO2 tCO2e", 1000, Dimension.from_powers(kgCO2e=1))
+            units[name] = (to_whole(one), dim)
+            for table in tables:
+                root = Fraction(2 if table == "binary" else 10)
+                for prefix, power in _TABLE["prefixes"][table].items():
+                    units.setdefault(prefix + name, (to_whole(one * root**power), dim))
     return units
 
 
@@ -499,8 +454,7 @@ def check_range(value: Exact) -> None:
 
 #: The name of each dimension, and what is allowed as a quantity of it.
 _KINDS: dict[Dimension | None, tuple[str | None, str | None]] = {
-    find_dimension(unit): (name, allowed)
-    for unit, (name, allowed) in resources.load_beside(__file__).items()
+    find_dimension(unit): (name, allowed) for unit, (name, allowed) in _TABLE["kinds"].items()
 }
 _NAMELESS = (None, None)
 

@@ -17,7 +17,7 @@ from planner.base.sandbox import Record
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
 from planner.report.elements import Link
-from planner.report.facts import brief, format_interval
+from planner.report.facts import format_interval
 from planner.report.layout import SECTIONS, SHOWN
 from planner.results.closed_form import ClosedForm, derive_form
 from planner.results.result import Quantity, Result
@@ -258,7 +258,7 @@ def _format_exact(quantity: Quantity) -> tuple[str, str]:
     full = quantity.text("exact")
     if isinstance(quantity.value, str):
         return full, ""
-    rounded = brief(quantity, False)
+    rounded = quantity.text()
     return full, rounded if rounded != full else ""
 
 

@@ -17,7 +17,7 @@ from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import InputRow, describe_inputs
-from planner.report.facts import brief, describe_allocator, format_interval, left_open
+from planner.report.facts import describe_allocator, format_interval, left_open
 from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
@@ -441,7 +441,7 @@ def _format_operand(row: InputRow, note: Notation) -> str:
 
 def _format_plain(quantity: Quantity) -> str:
     """Format the value of a quantity, or the word absent."""
-    return brief(quantity, False) if quantity.absent is None else "absent"
+    return quantity.text() if quantity.absent is None else "absent"
 
 
 def _format_group(quantities: Sequence[Quantity], first: str, rest: str) -> list[str]:

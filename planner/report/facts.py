@@ -18,17 +18,9 @@ from planner.results.result import Quantity, Result
 MOST_ALIVE = 500
 
 
-def brief(quantity: Quantity, estimate: bool | None = None) -> str:
-    """Format the rounded value with its unit, marked ~ if it is an estimate (by default: if it is
-    not exact)."""
-    text = quantity.text()
-    marked = not quantity.exact if estimate is None else estimate
-    return f"~{text}" if marked and not isinstance(quantity.value, str) else text
-
-
 def format_interval(quantity: Quantity) -> str:
     """The rounded value, and in parentheses what published runs leave open of it."""
-    text = brief(quantity, False)
+    text = quantity.text()
     if quantity.interval is None:
         return text
     return (

@@ -14,7 +14,6 @@ from planner.base.numbers import format_column
 from planner.base.sandbox import Record
 from planner.book.notation import L_k
 from planner.engine.lower import Entry
-from planner.report import facts
 from planner.report.chart import list_steps, make_axis, tick
 from planner.report.derivations import label_entry
 from planner.report.elements import Axes, Label, Link
@@ -302,7 +301,7 @@ def kernels(result: Result) -> Roofline | None:
         flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
         names = quantity.entries[0].path.split(".")[1:]  # without the layer: attention output
         label = clean(" ".join(names).replace("_", " ")) + (" core" if kind == "core" else "")
-        said.append(f"{label} {facts.brief(quantity, False)}")
+        said.append(f"{label} {quantity.text()}")
         if spent is not None and spent.number:
             rate = float(flops.number / spent.number)
             dots.append(Label(float(quantity.number), rate, label))
@@ -315,7 +314,7 @@ def kernels(result: Result) -> Roofline | None:
         dots.append(Label(float(intensity.number), rate, "whole step", "own"))
     return replace(
         place_kernels(float(peak.number), float(peak.number / ridge.number), dots),
-        ridge=Link(ridge.id, facts.brief(ridge, False)),
+        ridge=Link(ridge.id, ridge.text()),
         text=", ".join(said),
         layer=label_entry(layer),
     )

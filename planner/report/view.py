@@ -173,7 +173,7 @@ class ReportView(Record):
                     headline(row.title),
                     "–"
                     if row.planned is None
-                    else Link(row.quantity.id, facts.brief(row.quantity, False)),
+                    else Link(row.quantity.id, row.quantity.text()),
                     row.text(row.measured),
                     numbers.text(row.ratio),
                     clean(row.how),
@@ -312,7 +312,7 @@ class ReportView(Record):
         """Return the head of a closed section: some of its numbers, each with a label."""
         pieces: list[tuple[str, bool]] = []
         for words, identifier in quantities:
-            text = facts.brief(self._result[identifier], False)
+            text = self._result[identifier].text()
             if text.startswith("−"):
                 text, words = text[1:], "too little"
             after = f" {words}" if words else ""
@@ -367,7 +367,7 @@ class ReportView(Record):
         if table.one_unit:
             found = {base: column for base, column in found.items() if None not in column}
         values = [q for row in zip(*found.values(), strict=True) for q in row]
-        texts = ["–" if q is None else facts.brief(q, False) for q in values]
+        texts = ["–" if q is None else q.text() for q in values]
         caption = table.caption
         if table.one_unit and values:
             unit, texts = format_column([q.value for q in values if q], values[0].unit)
@@ -445,13 +445,13 @@ class ReportView(Record):
 
 def _link(quantity: Quantity) -> Link:
     """Return the rounded value with a link."""
-    return Link(quantity.id, facts.brief(quantity, False))
+    return Link(quantity.id, quantity.text())
 
 
 def _format_digits(quantity: Quantity) -> str:
     """Format a value in full; empty if it is printed so already, or is a share."""
     full = quantity.text("exact")
-    return full if not quantity.declared.share and full != facts.brief(quantity, False) else ""
+    return full if not quantity.declared.share and full != quantity.text() else ""
 
 
 def _compare_ratios(quantities: Sequence[Quantity]) -> Table:

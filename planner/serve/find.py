@@ -360,7 +360,7 @@ def answer_why(body: Body) -> dict[str, Any]:
     """Explain a quantity as the report derives it, or an input by its value, its origin and the
     quantities that use it. Key of the body: ``id``."""
     from planner.report.derivations import Derivations, describe_inputs, group_links
-    from planner.report.facts import brief, format_interval
+    from planner.report.facts import format_interval
     from planner.report.view import format_input
 
     plan, asked = _load_field(body), _read_field(body, "id")
@@ -387,7 +387,7 @@ def answer_why(body: Body) -> dict[str, Any]:
     item = next(item for item in items.items if item.id == heading)
     # Name, place, meaning, value and origin of each, with its line in the text.
     inputs = [
-        (used.symbol_name, used.id, headline(used.title), brief(used, False), used.kind, None)
+        (used.symbol_name, used.id, headline(used.title), used.text(), used.kind, None)
         for used in quantity.uses
         if used.base not in several
     ] + [

@@ -3,6 +3,7 @@ JSON Schemas."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from planner.base import version
@@ -38,28 +39,19 @@ def _build_components(kind: str) -> dict[str, Any]:
         """Return the name of a definition among those of all schemas."""
         return f"{kind}-{name}".replace("/", "-per-")
 
-    def move(node: Any) -> Any:
-        """Return a schema whose references lead to the components of the description."""
-        if isinstance(node, list):
-            return [move(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        found = {key: move(inner) for key, inner in node.items()}
-        if isinstance(node.get("properties"), dict):  # generators read no schema that is `true`
-            any_value: dict[str, Any] = {}
-            found["properties"] = {
-                key: any_value if part is True else part
-                for key, part in found["properties"].items()
-            }
-        if isinstance(node.get("$ref"), str):
-            found |= _ref(
-                build_name(node["$ref"].removeprefix("#/definitions/").replace("~1", "/"))
-            )
-        return found
+    def move(node: dict[str, Any]) -> dict[str, Any]:
+        """Return a mapping whose reference leads to a component of the description."""
+        parts, reference = node.get("properties"), node.get("$ref")
+        if isinstance(parts, dict):  # generators read no schema that is `true`
+            node["properties"] = {key: {} if part is True else part for key, part in parts.items()}
+        if isinstance(reference, str):
+            name = reference.removeprefix("#/definitions/").replace("~1", "/")
+            node |= _ref(build_name(name))
+        return node
 
-    whole = schema_files.build_bundle(kind)
-    parts = {build_name(name): move(part) for name, part in whole["definitions"].items()}
-    rest = {key: move(part) for key, part in whole.items() if key not in schema_files.OF_A_FILE}
+    whole = json.loads(json.dumps(schema_files.build_bundle(kind)), object_hook=move)
+    parts = {build_name(name): part for name, part in whole["definitions"].items()}
+    rest = {key: part for key, part in whole.items() if key not in schema_files.OF_A_FILE}
     return {kind: rest, **parts}
 
 

@@ -3,45 +3,28 @@ site, whose packages are all in Python (``planner.serve.site``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 
-class HashTrieMap(Mapping[Any, Any]):
+class HashTrieMap(dict[Any, Any]):
     """A mapping that never changes; its methods return a changed copy."""
 
-    def __init__(self, *pairs: Any, **named: Any) -> None:
-        """Make a map as ``dict`` does."""
-        self._held = dict(*pairs, **named)
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
     @classmethod
     def convert(cls, pairs: Any) -> HashTrieMap:
         """Return a map of pairs; a map is returned as it is."""
         return pairs if isinstance(pairs, cls) else cls(pairs)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._held[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._held)
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._held.items()))
-
     def insert(self, key: Any, value: Any) -> HashTrieMap:
         """Return a copy with one more key."""
-        return HashTrieMap({**self._held, key: value})
+        return HashTrieMap({**self, key: value})
 
-    def update(self, *pairs: Any, **named: Any) -> HashTrieMap:
+    def update(self, *pairs: Any, **named: Any) -> HashTrieMap:  # type: ignore[override]
         """Return a copy with the pairs as well."""
-        return HashTrieMap({**self._held, **dict(*pairs, **named)})
-
-    def discard(self, key: Any) -> HashTrieMap:
-        """Return a copy without a key, which may be missing."""
-        return HashTrieMap({one: value for one, value in self._held.items() if one != key})
+        return HashTrieMap({**self, **dict(*pairs, **named)})
 
     def remove(self, key: Any) -> HashTrieMap:
         """Return a copy without a key.
@@ -49,8 +32,9 @@ class HashTrieMap(Mapping[Any, Any]):
         Raises:
             KeyError: it is missing.
         """
-        self._held[key]
-        return self.discard(key)
+        left = dict(self)
+        del left[key]
+        return HashTrieMap(left)
 
 
 class HashTrieSet(frozenset[Any]):
@@ -67,16 +51,6 @@ class HashTrieSet(frozenset[Any]):
     def discard(self, value: Any) -> HashTrieSet:
         """Return a copy without a value, which may be missing."""
         return HashTrieSet(self - {value})
-
-    def remove(self, value: Any) -> HashTrieSet:
-        """Return a copy without a value.
-
-        Raises:
-            KeyError: it is missing.
-        """
-        if value not in self:
-            raise KeyError(value)
-        return self.discard(value)
 
 
 class List(tuple[Any, ...]):
