@@ -147,8 +147,12 @@ def clean(text: Any, most: int = 400) -> str:
             if c.isspace() or unicodedata.category(c) not in _CONTROL
         )
         words = re.sub(r" +", " ", words)
-    words = words.strip()
-    return words if len(words) <= most else words[: most - 1] + "…"
+    return cut(words.strip(), most)
+
+
+def cut(text: str, most: int) -> str:
+    """Cut a text to so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def thin(text: str) -> str:

@@ -17,10 +17,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.base import files, resources
+from planner.base import files, numbers, resources
 from planner.base.display import as_json, one_line
 from planner.base.errors import Fault, Place, PlanError, collect_faults, require_extra
-from planner.cli.completion import SHELLS
+from planner.cli.completion import SHELLS, build_script
 from planner.connect.exports import FORMATS, LAUNCHED, READ_TRAINERS, SCHEDULERS, SCRIPTED, TABLED
 
 if TYPE_CHECKING:
@@ -335,7 +335,6 @@ def _add_hours(names: Sequence[str], results: Sequence[Any]) -> list[str]:
 def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",)) -> str:
     """Format what a line asks for, a quantity or ``verdict``, of one plan or of several, each
     with the words of its side of a comparison."""
-    from planner.base import numbers
     from planner.report.answer import answer_of
     from planner.results.verdict import VERDICTS, is_host_short
 
@@ -907,8 +906,6 @@ def _run_mcp(options: argparse.Namespace) -> int:
 
 def _run_completion(options: argparse.Namespace) -> str:
     """Return the completion script of a shell."""
-    from planner.cli.completion import build_script
-
     return build_script(options.shell)
 
 

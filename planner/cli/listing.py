@@ -9,7 +9,7 @@ from typing import Any
 from planner.base import numbers, resources
 from planner.base.display import columns
 from planner.base.errors import PlanError
-from planner.documents import references, source
+from planner.documents import aliases, references, source
 
 #: Kinds of presets as they are listed, and the kind of a document of each.
 KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
@@ -32,8 +32,6 @@ def format_listing(what: str | None = None) -> str:
 def _list_rows(what: str) -> list[tuple[str, ...]]:
     """List the rows of the table of one kind; those of models and aliases begin with a heading."""
     if what == "aliases":
-        from planner.documents import aliases
-
         return [
             ("understood or suggested for", "what ships, our key or value", "also typed as"),
             *aliases.list_aliases(),

@@ -13,6 +13,7 @@ from typing import Any
 from planner.base import files, progress
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.cli.commands import BAD_INPUT, COMMANDS, OK, ROWS, format_faults, report_crash
+from planner.cli.completion import answer_shell
 
 #: Options of earlier versions, and what does the same now.
 GONE: Mapping[str, str] = ROWS["gone"]
@@ -39,8 +40,6 @@ def run_command(arguments: list[str]) -> int:
     """Run one command as ``main`` does, but raise internal errors."""
     options = argparse.Namespace()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks
-        from planner.cli.completion import answer_shell
-
         answer_shell(_build_parser())
     try:
         if not arguments:

@@ -171,9 +171,7 @@ class ReportView(Record):
             [
                 [
                     headline(row.title),
-                    "–"
-                    if row.planned is None
-                    else Link(row.quantity.id, row.quantity.text()),
+                    "–" if row.planned is None else Link(row.quantity.id, row.quantity.text()),
                     row.text(row.measured),
                     numbers.text(row.ratio),
                     clean(row.how),

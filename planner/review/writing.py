@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from planner.base import numbers
-from planner.base.display import as_json, clean, columns, format_md_table, one_line, plain
+from planner.base.display import as_json, clean, columns, cut, format_md_table, one_line, plain
 from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digits
 from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
@@ -34,7 +34,7 @@ from planner.review.diff import (
 
 #: A line that reviewers do not see, by which a comment is found again and updated in place.
 MARKER = "<!-- trainplan diff -->"
-WIDTH, LINES, BYTES = 80, 25, 6000
+WIDTH, LINES, BYTES, SHORT = 80, 25, 6000, 28
 #: Keys and parts that are shown at most.
 KEYS, PARTS, ASKED = 5, 6, 4
 #: Headlines: name, and the words for less and more.
@@ -286,9 +286,9 @@ def _list_key_lines(changes: Sequence[Change], most: int) -> list[str]:
     width = max((len(one.key) for one in kept), default=0)
     lines = []
     for one in kept:
-        said = f"  {one.key:<{width}}  {_cut_value(one.old)} → {_cut_value(one.new)}"
+        said = f"  {one.key:<{width}}  {cut(one.old, SHORT)} → {cut(one.new, SHORT)}"
         room = max(12, WIDTH - len(said) - 2)
-        lines.append(f"{said}  {_cut_value(one.place, room):>{room}}".rstrip())
+        lines.append(f"{said}  {cut(one.place, room):>{room}}".rstrip())
     return [*lines, *_count_hidden(changes, most, "  ")]
 
 
@@ -302,11 +302,6 @@ def _count_hidden(changes: Sequence[Change], most: int, indent: str = "") -> lis
         parts[part] = parts.get(part, 0) + 1
     said = ", ".join(f"{part} {count}" for part, count in parts.items())
     return [f"{indent}and {len(changes) - most} more keys ({said})"]
-
-
-def _cut_value(value: str, most: int = 28) -> str:
-    """Cut a value to so many characters."""
-    return value if len(value) <= most else value[: most - 1] + "…"
 
 
 def _sum_lines(sums: Sequence[Parts], most: Sequence[int]) -> list[str]:
@@ -354,15 +349,15 @@ def _build_comment(found: Diff, most: int) -> list[str]:
     Returns:
         lines of Markdown.
     """
-    names = [format_code(_cut_value(one_line(clean(name)), 100)) for name in (found.old, found.new)]
+    names = [format_code(cut(one_line(clean(name)), 100)) for name in (found.old, found.new)]
     rest = f" {escape_md(explain_diff(found))}." if explain_diff(found) else ""
     lines = [MARKER, f"**{escape_md(state_verdict(found))}.**{rest}", ""]
     lines += [" → ".join(names), ""]
     if found.changes:
         table = [["changed", "before", "after", "where"]]
         for one in found.changes[:most]:
-            cells = [escape_md(_cut_value(text, 60)) for text in (one.old, one.new, one.place)]
-            table.append([format_code(_cut_value(one.key, 60)), *cells])
+            cells = [escape_md(cut(text, 60)) for text in (one.old, one.new, one.place)]
+            table.append([format_code(cut(one.key, 60)), *cells])
         lines += [*format_md_table(table, right=(1, 2)), ""]
         for words in _count_hidden(found.changes, most):
             lines += [escape_md(words), ""]
@@ -377,7 +372,7 @@ def _build_comment(found: Diff, most: int) -> list[str]:
     for words in filter(
         None, (*list_answers(found)[:ASKED], join_figures(found, 400), _list_first(found), last)
     ):
-        lines += [escape_md(_cut_value(words, 400)), ""]
+        lines += [escape_md(cut(words, 400)), ""]
     return lines
 
 

@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 from planner.base import resources
 from planner.base.display import clean, format_flow, headline
 from planner.base.errors import Fault, Place, PlanError
-from planner.base.numbers import plain_text
+from planner.base.numbers import choose_unit, plain_text
 from planner.documents import schema, yaml_nodes
+from planner.documents.editing import format_entries
 from planner.documents.references import preset_names
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KEYS
 from planner.plans.plan import NAMED, about, check_value
+from planner.questions.constraints import check_batchable, fit_limit, numeric, parse_limit
 from planner.questions.plan_questions import PlanAnswer, evaluate
 from planner.questions.search import choices
+from planner.questions.solve.solve import Answer
 from planner.questions.write_back import (
     format_setting,
     list_answer_keys,
@@ -31,6 +34,9 @@ from planner.questions.write_back import (
     of_searched,
     put_values,
 )
+from planner.report import as_text
+from planner.report.facts import format_interval
+from planner.report.report import render_page
 from planner.results.lookup import find_input, look_up
 from planner.results.verdict import VERDICTS
 from planner.serve import page
@@ -99,9 +105,7 @@ def _load_field(body: Body, name: str = "text", searched: bool = False) -> Plan:
 
 def _render_fragment(template: str, **given: Any) -> str:
     """Render a fragment of the page."""
-    from planner.report import report
-
-    return report.render_page(f"serve/{template}.jinja", **given)
+    return render_page(f"serve/{template}.jinja", **given)
 
 
 def answer_search(body: Body) -> dict[str, Any]:
@@ -111,7 +115,6 @@ def answer_search(body: Body) -> dict[str, Any]:
     Keys of the body: ``by``, ``margin``, ``fixed`` (keys of the layout) and ``limit``, all
     optional.
     """
-    from planner.questions.constraints import fit_limit, parse_limit
     from planner.questions.search import engine, ranking
     from planner.report import searched
 
@@ -174,7 +177,6 @@ def answer_solve(body: Body) -> dict[str, Any]:
     Keys of the body: ``question`` with ``deadline`` or ``budget``, or ``vary`` and ``until``.
     """
     from planner.questions.solve import questions
-    from planner.questions.solve.solve import Answer
     from planner.report.view import build_answer
 
     plan, question = _load_field(body), _read_field(body, "question") or None
@@ -231,8 +233,6 @@ def answer_chart(body: Body) -> dict[str, Any]:
 
     Keys of the body: ``quantity``, ``key`` and optionally ``values``, with commas between them.
     """
-    from planner.documents.editing import format_entries
-    from planner.questions.constraints import check_batchable, numeric
     from planner.questions.studies.study import read_study
     from planner.report.study_api import Study
 
@@ -311,7 +311,6 @@ def _build_chart(
     plan: Plan, quantity: str, study: Any, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the points of a study of one axis, for the template."""
-    from planner.base.numbers import choose_unit
     from planner.report import chart
     from planner.report.elements import Label, Plot
     from planner.report.searched import TALL
@@ -360,7 +359,6 @@ def answer_why(body: Body) -> dict[str, Any]:
     """Explain a quantity as the report derives it, or an input by its value, its origin and the
     quantities that use it. Key of the body: ``id``."""
     from planner.report.derivations import Derivations, describe_inputs, group_links
-    from planner.report.facts import format_interval
     from planner.report.view import format_input
 
     plan, asked = _load_field(body), _read_field(body, "id")
@@ -416,8 +414,6 @@ def _find_line(plan: Plan, key: str) -> int | None:
 
 def answer_report(body: Body) -> dict[str, Any]:
     """Return the report of a plan as a file of some ``kind`` (``REPORTS``)."""
-    from planner.report import as_text
-
     plan, kind = _load_field(body), _read_field(body, "kind") or "html"
     if kind not in REPORTS:
         raise PlanError(Fault.from_pool(f"unknown kind of report {kind}", kind, REPORTS))

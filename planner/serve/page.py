@@ -38,6 +38,7 @@ from planner.report.answer import (
     gib,
 )
 from planner.report.layout import DAYS, STEP, trim_key
+from planner.report.report import render_page
 from planner.results.moves import evaluate_near
 from planner.results.result import Result
 from planner.results.verdict import FITS, UNFIT
@@ -86,8 +87,6 @@ def load_from_text(text: str, name: str = NAME, searched: bool = False) -> Plan:
 
 def render_part(template: str, **given: Any) -> str:
     """Render a part of the page; links to derivations of a report open them in the page."""
-    from planner.report.report import render_page
-
     return render_page(f"serve/{template}.jinja", **given).replace('href="#', 'href="#why=')
 
 
@@ -98,8 +97,6 @@ def render_shell(text: str | None = None, site: Mapping[str, Any] | None = None)
         text: the plan at start.
         site: of a page without a server: where the files are that run the planner.
     """
-    from planner.report.report import render_page
-
     settings = controls.list_settings()
     usual = [(t, [settings[key] for key in keys]) for t, keys in controls.USUAL.items()]
     named = [one for one in settings.values() if one.kind == "named"]
@@ -117,8 +114,6 @@ def render_shell(text: str | None = None, site: Mapping[str, Any] | None = None)
 @cache
 def render_style() -> str:
     """Render the style sheet of the page, with the rules of all its parts."""
-    from planner.report.report import render_page
-
     return render_page("serve/style.css.jinja")
 
 
