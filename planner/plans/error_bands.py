@@ -44,6 +44,8 @@ _WORDS = resources.load_preset("efficiency/words")
 TITLES: Mapping[str, str] = _WORDS["times"]
 #: What the error bands of memory tell apart, in words; the first that holds counts.
 HELD: Mapping[str, str] = _WORDS["memory"]
+#: Quantities of memory that are off as much as another one, which is measured.
+READ_AS = {"memory.needed": "memory.total"}
 #: Stands for kinds without published runs, and for inference in memory.
 REST = "other"
 
@@ -151,7 +153,7 @@ def find_margin(get: Callable[[str], Any]) -> Fraction:
 
 def _find_memory_row(base: str, get: Callable[[str], Any]) -> Mapping[str, Any]:
     """Return the row of a quantity of memory for what runs."""
-    asked = base, classify_memory(get)
+    asked = READ_AS.get(base, base), classify_memory(get)
     rows = load_memory()["measured"]
     return next(row for row in rows if (row["quantity"], row["holds"]) == asked)
 

@@ -40,10 +40,13 @@ from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
 from planner.results.verdict import FITS, VERDICTS, is_host_short
 
-PROCESS, CAPACITY, COST = "memory.process", "memory.capacity", "cost.total"
+PROCESS, NEEDED = "memory.process", "memory.needed"
+CAPACITY, COST = "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
 OF_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "cache")
 MANY = {"optimizer": "optimizer states", "cache": "keys and values"}
+#: Why an interval of memory ends at the capacity.
+ALL_KEPT = ", up to the whole device, which the allocator may fill with its cache"
 #: Changes below this (0.05 %) are not shown.
 LEAST_MOVE = Fraction(1, 2000)
 #: Whiskers of all numbers share this scale: half of the value to half as much again.
@@ -259,7 +262,8 @@ class Overview(Record):
         if self.status in ("ok", "unknown") and free is not None and CAPACITY in result:
             least, peak = result.get("memory.headroom_p95"), result.get("rl.memory.peak")
             at_worst = gib(least.value) if least is not None else ""
-            left = f"; {at_worst} at worst" if at_worst not in ("", gib(free.value)) else ""
+            left = f"; {at_worst} at worst, after the allocator gives its cache back"
+            left = left if at_worst not in ("", gib(free.value)) else ""
             what, why = "Peak memory", f" ({gib(free.value)} free{left})"
             if peak is not None:
                 what, why = "The trainer takes", f"; the fullest phase {gib(peak.value)}"
@@ -273,10 +277,10 @@ class Overview(Record):
     def needs(self) -> tuple[Quantity, Quantity, str]:
         """What a device needs, what it may come to, and how; of a plan whose device is too small
         for what the allocator would keep, that is what it may come to."""
-        worst, kept = (self._result[name] for name in ("memory.at_worst", "memory.process"))
+        worst, kept = (self._result[name] for name in ("memory.at_worst", PROCESS))
         free = self._result.get("memory.headroom")
         if self.status in ("tight", "bad") and free is not None and free.number < 0:
-            return self._result["memory.needed"], kept, "with what the allocator would keep"
+            return self._result[NEEDED], kept, "with what the allocator would keep"
         return kept, worst, "at worst"
 
     def _find_short_phase(self) -> tuple[str, Any, str] | None:
@@ -463,7 +467,10 @@ class Overview(Record):
         first = SERVING if self._serves else REINFORCEMENT if self._phases else NUMBERS
         every = self._result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
-        rows = (self._build_number(label, i) for label, i in (*first[:4], *own, *first[4:]))
+        every = ((label, i) for label, i in (*first[:4], *own, *first[4:]) if i in self._result)
+        rows = (
+            self._build_number(label, self.needs[0].id if i == PROCESS else i) for label, i in every
+        )
         return [row for row in rows if row is not None]
 
     @computed_field
@@ -492,7 +499,7 @@ class Overview(Record):
         if identifier == PROCESS and self.status == "unknown":
             label = "Memory, states alone"
         ends, note, limit, ring = list[tuple[str, bool]](), "", None, None
-        if identifier == PROCESS and CAPACITY in self._result:
+        if identifier in (PROCESS, NEEDED) and CAPACITY in self._result:
             capacity = self._result[CAPACITY]
             number, unit = gib(quantity.value), f"of {gib(capacity.value)} GiB"
             place, outside = _locate_value(capacity.number, quantity.number)
@@ -535,20 +542,29 @@ class Overview(Record):
             elif not found.rows:
                 runs = "no runs of this kind: as wide as the widest known interval"
             kind = f" ({clean(found.kind)})" if name == "time" and not found.own else ""
-            said.append(f"{name} {runs}{kind}")
+            full = name == "memory" and self.needs[0].base == PROCESS and self._may_be_full
+            said.append(f"{name} {runs}{kind}{ALL_KEPT if full else ''}")
         step = self._result.get(STEP)
         if said and step is not None and step.assumption == DEFAULT_RATES:
             said.append(f"times rest on {DEFAULT_RATES}")
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 
+    @property
+    def _may_be_full(self) -> bool:
+        """Whether the capacity cuts the interval of the memory of the process."""
+        capacity, between = self._result.get(CAPACITY), self._result[PROCESS].interval
+        return between is not None and capacity is not None and between[1] == capacity.number
+
     @computed_field
     def memory(self) -> Bar | None:
         """The memory of the fullest device by part and the device's capacity, in GiB."""
         result = self._result
-        process, capacity = result.get(PROCESS), result.get(CAPACITY)
-        total, reserved = result.get("memory.total"), result.get("memory.reserved")
-        if process is None or capacity is None or total is None:
+        capacity, total = result.get(CAPACITY), result.get("memory.total")
+        if PROCESS not in result or capacity is None or total is None:
             return None
+        needs = self.needs[0]
+        # What the process cannot give back has no cache of the allocator in it.
+        reserved = result.get("memory.reserved") if needs.base == PROCESS else None
         rows: list[tuple[str, Any, str]] = [
             (base, q.number, q.id)
             for base in OF_MEMORY
@@ -557,17 +573,17 @@ class Overview(Record):
         # Live tensors at the peak: each part at its own maximum may sum to more.
         over = sum(size for _, size, _ in rows) - total.number
         cached = reserved.number - total.number if reserved is not None else Fraction(0)
-        rest = process.number - sum(size for _, size, _ in rows)
+        rest = needs.number - sum(size for _, size, _ in rows)
         # The allocator's cache is linked to its quantity, unless the parts exceed the total.
         base = "" if over > 0 or cached < 0 else "memory.allocator"
         rows += [("allocator", max(cached - max(over, 0), 0), base)]
         rows += [("runtime", rest - rows[-1][1], "")]
         rows = [row for row in rows if row[1] > 0]
-        low, high = process.interval or (process.number, process.number)
-        whole = max(capacity.number, high, process.number)
+        low, high = needs.interval or (needs.number, needs.number)
+        whole = max(capacity.number, high, needs.number)
         segments = build_segments(rows, whole)
         texts = [gib(size) for _, size, _ in rows]
-        free = capacity.number - process.number
+        free = capacity.number - needs.number
         stage, phase = result.get("memory.stage"), result.get("memory.phase")
         several = len(result.list_entries("stage")) > 1
         notes = [clean(stage.value)] if several and stage is not None else []
@@ -577,16 +593,16 @@ class Overview(Record):
             critic, update = (result[f"rl.memory.{name}"].value for name in ("critic", "update"))
             if critic:
                 notes.append(f"an update takes {gib(update)}, of it the critic {gib(critic)}")
-        ends = _format_ends(process)
+        ends = _format_ends(needs)
         return Bar(
-            id=PROCESS,
+            id=needs.id,
             segments=[replace(p, text=text) for p, text in zip(segments, texts, strict=True)],
-            total=gib(process.value),
+            total=gib(needs.value),
             between=f"{ends[0]}–{ends[1]}" if ends[0] else "",
             capacity=gib(capacity.value),
             at=format_share(capacity.number, whole),
-            label=_place_label(process.number / whole),
-            room=abs(capacity.number - process.number) > whole / 5,
+            label=_place_label(needs.number / whole),
+            room=abs(free) > whole / 5,
             low=format_share(low, whole),
             high=format_share(high, whole),
             over=format_share(max(-free, Fraction(0)), whole),
@@ -876,7 +892,7 @@ def _format_ends(quantity: Quantity) -> tuple[str, str]:
         return "", ""
     if quantity.declared.share:
         low, high = (quantity.declared.text(end).removesuffix(" %") for end in quantity.interval)
-    elif quantity.base == PROCESS:
+    elif quantity.base in (PROCESS, NEEDED):
         low, high = map(gib, quantity.interval)
     else:
         size = choose_unit(quantity.value, quantity.unit)[1]

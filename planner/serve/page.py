@@ -29,6 +29,7 @@ from planner.questions import healing, loading, write_back
 from planner.questions.plan_questions import check_questions, evaluate
 from planner.report.answer import (
     COST,
+    NEEDED,
     PROCESS,
     Overview,
     Segment,
@@ -372,14 +373,17 @@ class ComparedRow(Record):
 def _compare_answers(results: Sequence[Result], answers: Sequence[Overview]) -> list[ComparedRow]:
     """Compare two answers: numbers, their change, intervals on one scale."""
     rows = []
-    figures = [{one.id: one for one in answer.numbers} for answer in answers]
+    figures = [
+        {PROCESS if one.id == NEEDED else one.id: one for one in answer.numbers}
+        for answer in answers
+    ]
     ids = [one for one in figures[1] if one in figures[0] and one in ROWS] or [
         one for one in figures[1] if one in figures[0]
     ][:4]
     for one in ids:
-        sides = [result[one] for result in results]
-        old, new = (Fraction(side.number) for side in sides)
         shown = [figures[i][one] for i in (0, 1)]
+        sides = [result[number.id] for result, number in zip(results, shown, strict=True)]
+        old, new = (Fraction(side.number) for side in sides)
         relative = (new - old) / old if old else Fraction(0)
         word = ("better" if (relative > 0) == (one in MORE) else "worse") if relative else ""
         ends = [side.interval or (side.number, side.number) for side in sides]

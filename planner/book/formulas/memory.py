@@ -335,6 +335,7 @@ needed = predicted(
     "memory.needed",
     "M_need",
     "memory that the process cannot give back",
+    reading="live tensors (the allocator's peak)",
     source="live tensors, device context and collective library",
 ).equals(
     total + M_ctx + communicators,
