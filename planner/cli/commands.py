@@ -208,12 +208,20 @@ def _run_report(options: argparse.Namespace) -> int | str:
         raise PlanError("--only needs a result in JSON", None, "--format json")
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
-    for path in kinds:
-        report.write_report(result, path)
+    _write_reports(result, kinds)
     sys.stdout.write(report.as_text(result, options.format or "text", options.only))
     missed = _print_missed(result.questions.missed)
     fit = limit and judge_limit(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
+
+
+def _write_reports(result: Any, paths: Iterable[str]) -> None:
+    """Write the report of a result to each file, and say so beside the output."""
+    from planner import report
+
+    for path in paths:
+        report.write_report(result, path)
+        print(f"report written to {path}", file=sys.stderr)
 
 
 def _report_model(options: argparse.Namespace) -> str:
@@ -252,12 +260,12 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     document = quick.parse_quick(text)
     said, plans = quick.write_quick(text, document), {".yaml": "plan", ".yml": "plan"}
     kinds = _check_outputs(options.output, {**plans, **report.SUFFIXES}, "plan or report")
-    for path in [path for path, kind in kinds.items() if kind == "plan"]:
+    documents = [path for path, kind in kinds.items() if kind == "plan"]
+    for path in documents:
         files.write_text(path, f"{schema_files.make_schema_line('plan', path)}\n{said}")
         del kinds[path]
     result = evaluate(check_questions(loading.load(document)))
-    for path in kinds:
-        report.write_report(result, path)
+    _write_reports(result, kinds)
     if options.format != "text":
         sys.stdout.write(report.as_text(result, options.format))
         return FAILED if _print_missed(result.questions.missed) else OK
@@ -279,7 +287,8 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     offers = "\n".join(answers.format_offers(cheapest[0], OFFERS)) if cheapest else ""
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     verdict, _, body = (report.as_text(result, options.format) if planned else "").partition("\n\n")
-    said = f"# What was understood; -o plan.yaml writes it.\n{said}"
+    where = f"written to {', '.join(documents)}" if documents else "-o plan.yaml writes it"
+    said = f"# What was understood; {where}.\n{said}"
     parts = [_wrap_lead(lead), offers, verdict, _wrap_lead(below), body.rstrip(), said]
     sys.stdout.write("\n\n".join(part for part in parts if part))
     return FAILED if _print_missed(asked.missed) else OK

@@ -22,6 +22,8 @@ FOLDERS = {"plan": "", "study": "studies"} | {
 }
 #: What the names of plans of published runs begin with: their folder below presets/.
 OF_RUNS = "runs/"
+#: The same of other plans that ship in folders of their own.
+OF_OTHERS = ("fine_tuning/", "reinforcement/")
 #: Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {
     "plan": {"model": "model", "cluster": "cluster"},
@@ -102,8 +104,8 @@ def locate_file(
         PlanError: no document of the kind has that name.
     """
     text = str(name)
-    if kind == "plan" and text.startswith(OF_RUNS) and not files.is_file(text):
-        return _locate_run(text, presets)
+    if kind == "plan" and text.startswith((OF_RUNS, *OF_OTHERS)) and not files.is_file(text):
+        return _locate_in_folder(text, presets)
     is_path = text == "-" or not {"/", os.sep, "\0"}.isdisjoint(text) or "." in text
     if files.is_file(text) or (
         text not in preset_names(kind, presets) and (is_path or os.path.exists(text))
@@ -116,20 +118,32 @@ def locate_file(
 
 def list_runs(presets: Path | None = None) -> list[str]:
     """List the names of the plans of published runs, each with its folder."""
-    folder = _locate_presets("plan", presets) / OF_RUNS
-    return sorted(f"{OF_RUNS}{file.stem}" for file in folder.glob("*.yaml"))
+    return list_folder(OF_RUNS, presets)
 
 
-def _locate_run(name: str, presets: Path | None) -> tuple[Path, str]:
-    """Find the file of the plan of a published run; return it with the name.
+def list_folder(of: str, presets: Path | None = None) -> list[str]:
+    """List the names of the plans of one folder below presets/, each with the folder.
+
+    Args:
+        of: the folder, with a slash at its end.
+        presets: in place of the built-in folder.
+    """
+    folder = _locate_presets("plan", presets) / of
+    return sorted(f"{of}{file.stem}" for file in folder.glob("*.yaml"))
+
+
+def _locate_in_folder(name: str, presets: Path | None) -> tuple[Path, str]:
+    """Find the file of a plan that ships in a folder of its own; return it with the name.
 
     Raises:
         PlanError: there is none of that name.
     """
-    known = list_runs(presets)
+    of = name[: name.index("/") + 1]
+    known = list_folder(of, presets)
     if name not in known:
-        wrong = f"unknown published run '{name}'"
-        allowed = "a name that plan.py list runs shows"
+        what, shown = ("published run", "runs") if of == OF_RUNS else ("plan", "plans")
+        wrong = f"unknown {what} '{name}'"
+        allowed = f"a name that plan.py list {shown} shows"
         raise PlanError(wrong, Place(name), allowed, nearest(name, known))
     return _locate_presets("plan", presets) / f"{name}.yaml", name
 

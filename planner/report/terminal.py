@@ -146,7 +146,10 @@ def _list_numbers(answer: Overview) -> list[str]:
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
         label = _cut_text(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
-        if row.id in (PROCESS, NEEDED):  # the unit stands beside the name, a line has no room for more
+        if row.id in (
+            PROCESS,
+            NEEDED,
+        ):  # the unit stands beside the name, a line has no room for more
             label, value = f"{label}, GiB", value.removesuffix(" GiB")
         value = value.replace("million", "M")
         rows.append((label, value, known, whisker, row.id))
