@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base import numbers
+from planner.base import numbers, units
 from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents import aliases, stacks, yaml_nodes
 from planner.documents.references import (
@@ -351,15 +351,28 @@ def load(
 def list_prices(
     accelerator: Mapping[str, Any], purchase: str | None, term: str | None = None
 ) -> list[Mapping[str, Any]]:
-    """List the prices of an accelerator for a way to pay.
+    """List the prices of an accelerator for a way to pay: the lowest first, assumed ones last, and
+    of spot devices first those of which it is known how often they are taken back.
 
     Args:
         accelerator: its document.
         purchase: as ``cluster.purchase``.
         term: as ``cluster.term``; None for any.
     """
+
+    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, Any]:
+        """Rank a price; it is text until its document is completed.
+
+        Args:
+            row: of the prices of the accelerator.
+        """
+        price = row["price"]
+        parsed = units.parse(price, "USD/h") if isinstance(price, str) else price
+        known = row["kind"] != "spot" or "interruptions" in row
+        return not known, row["kind"] == "assumed", parsed
+
     committed = ("reserved", "spot")
-    rows = accelerator.get("prices") or ()
+    rows = sorted(accelerator.get("prices") or (), key=rank)
     if purchase in committed:
         return [r for r in rows if r["kind"] == purchase and term in (None, r.get("term"))]
     return [row for row in rows if row["kind"] not in committed]

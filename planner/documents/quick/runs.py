@@ -187,8 +187,8 @@ def _multiply_degrees(said: LineValues) -> int:
 
 
 def add_price(said: LineValues, asked: Iterable[str]) -> None:
-    """Convert a price of a node to that of a device; assume the first listed price if cost matters
-    and no price is given.
+    """Convert a price of a node to that of a device; assume the lowest listed price if cost
+    matters and no price is given.
 
     Args:
         said: values by key, which this changes.
@@ -231,11 +231,10 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
     if not ({"budget", "money", "cluster.purchase"} & said.keys() or "cost" in asked):
         return
     sold = [one for one in listed if cloud is None or cloud.value == one["provider"]]
-    sold.sort(key=lambda one: paid == "spot" and "interruptions" not in one)
     if sold:
-        why = "nobody states a price; the first that is listed"
         bought = {"deadline", "training.tokens"} & said.keys() and "largest-model" in asked
-        key = "price" if bought else "provider"
+        key, other = ("price", "provider") if bought else ("provider", "price")
+        why = f"nobody states a price; the lowest that is listed, {sold[0][other]}"
         said[f"cluster.{key}"] = terms.assume_value(sold[0][key], why)
     elif "time" not in asked and (spent or {"budget", "money"} & said.keys()):
         place = cloud.place if cloud else terms.START

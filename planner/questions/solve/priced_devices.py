@@ -166,7 +166,7 @@ def _read_preset(kind: str, name: str) -> dict[str, Any]:
 def find_listed_price(
     accelerator: Mapping[str, Any], provider: str | None, paid: Paid
 ) -> Price | None:
-    """Find the price that an accelerator has at a provider, or the lowest, an assumed one last.
+    """Find the price that an accelerator has at a provider, or the first that is listed.
 
     Args:
         accelerator: its document.
@@ -174,10 +174,6 @@ def find_listed_price(
         paid: how it is paid.
     """
     rows = list_prices(accelerator, *paid)
-    if provider is None:
-        rows.sort(key=lambda row: (row["kind"] == "assumed", row["price"]))
-        # Of spot devices those first of which it is known how often they are taken back.
-        rows.sort(key=lambda row: row["kind"] == "spot" and "interruptions" not in row)
     return next((row for row in rows if provider in (None, row["provider"])), None)
 
 
