@@ -14,6 +14,7 @@ from planner import PlanError
 from planner import report as render
 from planner.questions.constraints import Limit, fit_limit
 from planner.questions.studies.points import _CODES, STATES
+from planner.report.answer import answer_of, gib
 from planner.results.result import Result
 from planner.results.verdict import VERDICTS, decide_state
 from tests.conftest import ROOT, read_data
@@ -54,6 +55,17 @@ def test_a_plan_fits_is_tight_or_does_not_fit_to_the_byte(
     assert result["memory.headroom_p95"].number == capacity - AT_WORST
     assert result["memory.headroom"].number == capacity - PROCESS
     assert state != "fits" or result["memory.process"].interval[1] <= capacity
+    # The verdict, the row and the bar say one number; the bar's parts sum to it.
+    needs = PROCESS if capacity >= PROCESS else NEEDED
+    answer = answer_of(result)
+    row = next(row for row in answer.numbers if row.id.startswith("memory."))
+    assert gib(needs) in "".join(words for words, _ in answer.sentence)
+    assert row.number == gib(needs) == answer.memory.total
+    assert answer.memory.id == row.id
+    assert answer.memory.free == gib(abs(capacity - needs))
+    widths = sum(float(part.width) for part in answer.memory.segments)
+    whole = max(capacity, needs, int(result[row.id].interval[1]))
+    assert widths == pytest.approx(100 * needs / whole, abs=0.1)
 
 
 @pytest.mark.parametrize(
