@@ -467,9 +467,10 @@ class Overview(Record):
         first = SERVING if self._serves else REINFORCEMENT if self._phases else NUMBERS
         every = self._result.evaluation.book.quantities.values()
         own = [(headline(clean(one.title)), one.id) for one in every if one.own]
-        every = ((label, i) for label, i in (*first[:4], *own, *first[4:]) if i in self._result)
+        wanted = [row for row in (*first[:4], *own, *first[4:]) if row[1] in self._result]
         rows = (
-            self._build_number(label, self.needs[0].id if i == PROCESS else i) for label, i in every
+            self._build_number(label, self.needs[0].id if i == PROCESS else i)
+            for label, i in wanted
         )
         return [row for row in rows if row is not None]
 
