@@ -58,9 +58,9 @@ def _list_plans(prefix: str, **_: object) -> Sequence[str]:
     """List files and the built-in plans."""
     from argcomplete.completers import FilesCompleter
 
-    from planner.documents import source
+    from planner.documents import references
 
-    return [*source.preset_names("plan"), *FilesCompleter()(prefix)]
+    return [*references.list_plans(), *FilesCompleter()(prefix)]
 
 
 def _list_values(argument: str, **_: object) -> Sequence[str]:

@@ -53,10 +53,7 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
     kind = KINDS[what]
     folder = resources.folder("presets") / source.FOLDERS[kind]
     rows = []
-    names = source.preset_names(kind)
-    for of in references.OF_OTHERS if kind == "plan" else ():
-        names += references.list_folder(of)
-    for name in names:
+    for name in references.list_plans() if kind == "plan" else source.preset_names(kind):
         with contextlib.suppress(PlanError):
             # Documents that a plan names are not loaded.
             data = source.load(folder / f"{name}.yaml", kind="" if kind == "plan" else kind).data

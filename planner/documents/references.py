@@ -121,6 +121,11 @@ def list_runs(presets: Path | None = None) -> list[str]:
     return list_folder(OF_RUNS, presets)
 
 
+def list_plans() -> list[str]:
+    """List the names of the plans that ship, but those of published runs."""
+    return [*preset_names("plan"), *(name for of in OF_OTHERS for name in list_folder(of))]
+
+
 def list_folder(of: str, presets: Path | None = None) -> list[str]:
     """List the names of the plans of one folder below presets/, each with the folder.
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.documents.source import preset_names
+from planner.documents.references import list_plans
 from tests.conftest import ROOT, read_data
 
-NAMES = preset_names("plan")
+NAMES = list_plans()
 
 
 def trainplan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
