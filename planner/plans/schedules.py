@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from planner.base import resources
+from planner.base.arithmetic import EXTREMES, evaluate_whole
 from planner.base.files import parse_json
 from planner.plans.document import Draft, Model
 
@@ -357,77 +358,12 @@ def _find_in_flight(
     return found
 
 
-_TOKEN = re.compile(r"\s*(\d{1,9}|[a-z]+|//|[-+*%(),])")
-_PRODUCTS: Mapping[str, Callable[[int, int], int]] = {
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-}
-
-
 def evaluate_number(text: Any, names: Mapping[str, int]) -> int:
     """Evaluate a whole number of a table, an expression of names.
 
     Raises:
         ValueError: with what is wrong.
     """
-    text = str(text)
-    if len(text) > LONGEST:
+    if len(str(text)) > LONGEST:
         raise ValueError(f"a number of more than {LONGEST} characters")
-    tokens, at = deque[str](), 0
-    while at < len(text.rstrip()):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise ValueError(f"'{text}': {text[at:].strip()[0]!r} is not allowed in a number")
-        tokens.append(found[1])
-        at = found.end()
-
-    def expect(wanted: str) -> None:
-        """Take the next token; raise a ValueError if it is another one."""
-        if not tokens or tokens.popleft() != wanted:
-            raise ValueError(f"'{text}': a {wanted!r} is missing")
-
-    def total() -> int:
-        """Evaluate a sum."""
-        value = product()
-        while tokens and tokens[0] in ("+", "-"):
-            value = value + product() if tokens.popleft() == "+" else value - product()
-        return value
-
-    def product() -> int:
-        """Evaluate a product, from left to right; raise a ValueError for a division by 0."""
-        value = factor()
-        while tokens and tokens[0] in _PRODUCTS:
-            operation, other = tokens.popleft(), factor()
-            if other == 0 and operation != "*":
-                raise ValueError(f"'{text}': a division by 0")
-            value = _PRODUCTS[operation](value, other)
-        return value
-
-    def factor() -> int:
-        """Evaluate a number, a name, a sign, parentheses, or ``min`` and ``max``."""
-        word = tokens.popleft() if tokens else ""
-        if word == "-":
-            return -factor()
-        if word == "(":
-            value = total()
-            expect(")")
-            return value
-        if word in ("min", "max"):
-            expect("(")
-            values = [total()]
-            while tokens and tokens[0] == ",":
-                tokens.popleft()
-                values.append(total())
-            expect(")")
-            return min(values) if word == "min" else max(values)
-        if word.isdigit():
-            return int(word)
-        if word not in names:
-            raise ValueError(f"'{text}': '{word}' is not a number or one of {', '.join(names)}")
-        return names[word]
-
-    value = total()
-    if tokens:
-        raise ValueError(f"'{text}': {tokens[0]!r} follows the end of a number")
-    return value
+    return evaluate_whole(str(text), {**names, **EXTREMES})

@@ -12,9 +12,10 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from planner.base import numbers, resources
+from planner.base.arithmetic import WHOLE, evaluate_whole
 from planner.base.display import one_line
 from planner.base.errors import Place, PlanError
 
@@ -55,8 +56,7 @@ SBATCH_HEADER = re.compile(r"(?:[ \t\r]*(?:#.*)?\n)*")
 SBATCH_OPTION = re.compile(r"(?<!\S)(--[\w-]+|-\w)(?:=|[ \t]*)((?!-)\S+)?")
 FILE_ENDINGS = (".yaml", ".yml", ".json")
 DECLARING = ("export", "local", "declare", "readonly", "typeset")
-SUMS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-SUMS |= {ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+SUMS = {**WHOLE, ast.Div: operator.floordiv}
 COMPARISONS = {
     **{"=": operator.eq, "==": operator.eq, "!=": operator.ne},
     **{f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
@@ -528,8 +528,8 @@ class _ShellReader:
         if unknown := MARKED.search(shown):
             return unknown[0]
         try:
-            return str(_evaluate(ast.parse(shown.strip(), mode="eval").body))
-        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return str(evaluate_whole(shown, operations=SUMS))
+        except ValueError:
             return f"{UNKNOWN_SIGN}$((…)){UNKNOWN_SIGN}"
 
     def _get_number(self, found: re.Match[str]) -> str:
@@ -568,16 +568,3 @@ class _ShellReader:
 def _mark_unknown(part: str) -> str:
     """Mark an expansion that is not worked out, in one word."""
     return f"{UNKNOWN_SIGN}{re.sub('[^!-~]', '_', part)[:40]}{UNKNOWN_SIGN}"
-
-
-def _evaluate(node: ast.expr) -> int:
-    """Evaluate a sum of whole numbers."""
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in SUMS:
-        found: Any = SUMS[type(node.op)](_evaluate(node.left), _evaluate(node.right))
-        if abs(found) < 10**18:
-            return int(found)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_evaluate(node.operand)
-    raise ValueError
