@@ -21,8 +21,10 @@ uses: an expert has E copies of which k are applied.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from inspect import getmembers, isfunction
 from typing import Any
 
 from planner.book.expressions import Expression, ceil, make_number, minimum
@@ -265,7 +267,7 @@ _TARGETS = {
 }
 
 
-def list_targets(block: str, component: str) -> tuple[str, ...]:
+def name_targets(block: str, component: str) -> tuple[str, ...]:
     """List the targets of adapters that mean a component of a block of some kind."""
     return ("head",) if block == "head" else _TARGETS.get(component, (component,))
 
@@ -554,33 +556,11 @@ def list_classifier(values: Values) -> Components:
     yield Component("output", h, n_lab, bias=values["output_bias"], **more)
 
 
-BLOCKS: dict[str, Callable[[Values], Components]] = {
-    block.__name__.removeprefix("list_"): block
-    for block in (
-        *(
-            list_attention,
-            list_mlp,
-            list_moe,
-            list_mamba,
-            list_delta_net,
-            list_short_conv,
-            list_recurrence,
-            list_rwkv,
-            list_lightning,
-            list_norm,
-        ),
-        *(
-            list_embedding,
-            list_positions,
-            list_per_layer_embedding,
-            list_altup,
-            list_hyper,
-            list_laurel,
-            list_head,
-            list_pooler,
-        ),
-        *(list_classifier, list_projection, list_matrix, list_learned, list_stream),
-    )
+#: What yields the components of each kind of block, by the name behind ``list_``.
+BLOCKS: Mapping[str, Callable[[Values], Components]] = {
+    name.removeprefix("list_"): block
+    for name, block in getmembers(sys.modules[__name__], isfunction)
+    if name.startswith("list_")
 }
 
 #: Block kinds with a cache or a state in serving.
@@ -592,7 +572,7 @@ REMEMBERING = frozenset(
 def list_components(kind: str, values: Values) -> Components:
     """Yield the components of a block; weights shared with another block are counted there."""
     side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
-    pieces = list_core if values.get("joined") else BLOCKS[kind]
+    pieces = BLOCKS["core" if values.get("joined") else kind]
     found = [*pieces(values), *(_make_norm(name, h) for name in side_norms)]
     if values.get("layer_scale"):
         found.append(_make_vector("layer_scale", h, "norm"))

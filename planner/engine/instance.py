@@ -474,7 +474,7 @@ def _component(component: Component, block: Entry, adapters: Adapters, joined: b
     beside = joined and component.name in SIDE_BY_SIDE and block.settings.get("block.gated")
     at_head = block.settings["block"] == "head"
     fixed = bool(block.settings.get("block.frozen"))
-    own = inventory.list_targets(block.settings["block"], component.name)
+    own = inventory.name_targets(block.settings["block"], component.name)
     adapted = not adapters.targets.isdisjoint(own)
     ends = "head" if at_head else "embedding" if component.type == "table" else component.type
     trained = bool(adapters.trained & {ends, "embedding" if component.shared else ends})

@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from planner.book.inventory import list_components, list_targets
+from planner.book.inventory import list_components, name_targets
 from planner.plans import patches
 from planner.plans.blocks import TOWERS, Kind, chain, mark_block, of_tower
 from planner.plans.document import Block, Draft, Model, Part, Stack, copy_mappings, merge_mappings
@@ -103,7 +103,7 @@ def _check_adapters(draft: Draft, model: Model) -> None:
         for part in model.parts
         for block in part.blocks
         for piece in list_components(block.kind, block.values)
-        for name in list_targets(block.kind, piece.name)
+        for name in name_targets(block.kind, piece.name)
     }
     if "head" in targets and "head" in (draft.get("training.lora.trained") or ()):
         draft.fault("training.lora.trained", "head has an adapter already", "one of them")
