@@ -18,7 +18,7 @@ embedding, the head); the reductions of ``language.py`` make such values into on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -249,6 +249,16 @@ class Book:
             ids = [i for i in ids if self.quantities[i].unit == unit]
         plainly = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
         return ids[0] if len(ids) == 1 and plainly else None
+
+    def collect_inputs(self, quantities: Iterable[str]) -> set[str]:
+        """Return some quantities and all quantities that they depend on in any plan."""
+        found, waiting = set[str](), {*quantities}
+        while waiting:
+            found |= waiting
+            formulas = (f for name in waiting for f in self.quantities[name].formulas)
+            used = {symbol for formula in formulas for symbol in formula.written.symbols}
+            waiting = {self.symbols[s] for s in used if s in self.symbols} - found
+        return found
 
     def list_formulas(self) -> Iterator[Formula]:
         """Yield all formulas, in the order of their declaration."""

@@ -205,15 +205,7 @@ def list_deciders() -> frozenset[str]:
 @cache
 def collect_inputs(quantities: tuple[str, ...]) -> frozenset[str]:
     """Return some quantities and all quantities that they depend on in any plan."""
-    found: set[str] = set()
-    waiting = [*quantities]
-    while waiting:
-        identifier = waiting.pop()
-        if identifier not in found:
-            found.add(identifier)
-            used = (d.expression.symbols for d in BOOK.quantities[identifier].formulas)
-            waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
-    return frozenset(found)
+    return frozenset(BOOK.collect_inputs(quantities))
 
 
 @cache

@@ -193,16 +193,9 @@ def check_quantity(quantity: str, book: Book = BOOK) -> None:
 def is_stage_sum(quantity: str, book: Book = BOOK) -> bool:
     """Decide whether a quantity depends on all stages of a pipeline; a batch has only the
     fullest."""
-    rest, seen = [quantity], set[str]()
-    while rest:
-        one = rest.pop()
-        formulas = book.quantities[one].formulas
-        read = {symbol for formula in formulas for symbol in formula.written.symbols}
-        if read & OF_ALL_STAGES:
-            return True
-        seen.add(one)
-        rest += {book.symbols[symbol] for symbol in read if symbol in book.symbols} - seen
-    return False
+    used = (book.quantities[name] for name in book.collect_inputs([quantity]))
+    formulas = (formula for one in used for formula in one.formulas)
+    return any(OF_ALL_STAGES.intersection(formula.written.symbols) for formula in formulas)
 
 
 def check_batchable(quantity: str, book: Book = BOOK) -> None:
