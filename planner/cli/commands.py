@@ -708,7 +708,7 @@ def _run_diff(options: argparse.Namespace) -> int | str:
         raise PlanError(f"{options.old} needs a second plan or result", None, known)
     found = diff.diff_plans(options.old, options.new)
     if options.format == "json":
-        return writing.encode_diff(found)
+        return as_json(writing.dump_diff(found))
     write = writing.render_diff if options.format == "md" else writing.format_diff
     return write(found, options.all)
 

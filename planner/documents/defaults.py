@@ -134,8 +134,3 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
         what = f"'{node.value}' has no rates of a built-in accelerator"
         raise PlanError(what, node.place, "what plan.py calibrate -o FILE wrote")
     return str(extends.value), found
-
-
-def is_defaults(name: str | Path) -> bool:
-    """Return whether a path is named as a file of defaults."""
-    return Path(name).name == NAME

@@ -48,7 +48,7 @@ def build_bundle(kind: str) -> dict[str, Any]:
         here = "-".join(filter(None, (file if file != kind or not name else "", said)))
         if here not in definitions:
             definitions[here] = {}  # one may hold itself
-            whole = _load_schema(file)
+            whole = resources.read_json(find_schema(file))
             kept = {key: inner for key, inner in whole.items() if key not in OF_A_FILE}
             inner = whole["definitions"] if name else kept
             for step in filter(None, name.split("/")):
@@ -59,19 +59,13 @@ def build_bundle(kind: str) -> dict[str, Any]:
             definitions[key] = rewrite(inner, file)
         return here
 
-    root = _load_schema(kind)
+    root = resources.read_json(find_schema(kind))
     found = {key: rewrite(inner, kind) for key, inner in root.items() if key != "definitions"}
     found = {"$schema": DRAFT, "$id": get_schema_url(kind), **found}
     return {**found, "definitions": definitions} if definitions else found
 
 
 OF_A_FILE = ("$schema", "$id", "definitions")
-
-
-def _load_schema(kind: str) -> dict[str, Any]:
-    """Return the schema of a kind, as its file has it."""
-    found: dict[str, Any] = resources.read_json(find_schema(kind))
-    return found
 
 
 def find_schema(kind: str) -> Path:

@@ -329,7 +329,7 @@ def load(
     if faults:
         raise PlanError(faults)
     root = resolver.extend_node(root, kind, chain)
-    cluster = defaults.plans_cluster if defaults is not None and kind == "plan" else None
+    cluster = defaults.stated.get("cluster") if defaults and kind == "plan" else None
     if cluster is not None and "cluster" not in root.entries:
         if isinstance(cluster.value, dict):
             cluster = resolver.extend_node(cluster, "cluster", chain)

@@ -31,11 +31,6 @@ class Defaults:
     rates: Mapping[str, Mapping[str, Node]] = field(default_factory=dict)
 
     @property
-    def plans_cluster(self) -> Node | None:
-        """The cluster of plans that name none."""
-        return self.stated.get("cluster")
-
-    @property
     def margin(self) -> str | None:
         """The memory safety margin, as ``--margin`` takes it."""
         said = self.node.plain().get("margin")

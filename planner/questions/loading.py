@@ -167,7 +167,7 @@ def refuse_other_kind(document: object, wanted: str) -> None:
             kind, file = find_document(document, wanted)
             root = source.read_document(file)
             place = root.place if files.is_file(name) else place
-            if kind == wanted and defaults.is_defaults(file):
+            if kind == wanted and Path(file).name == defaults.NAME:
                 kind = "file of defaults"
             elif kind == wanted:
                 kind = find_doc_type(root.plain())
@@ -210,7 +210,7 @@ def check_file(
     Raises:
         PlanError: every fault of the first stage that found one.
     """
-    if defaults.is_defaults(file):
+    if Path(file).name == defaults.NAME:
         _ = defaults.load_defaults(Path(file)).reports  # raises faults about missing folders
         return "file of defaults"
     kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))

@@ -6,7 +6,7 @@ Numbers have three digits here; the quantities that they come from are named by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -645,7 +645,8 @@ class Overview(Record):
         order = [key for key in named if named[key] > 0]
         order.sort(key=lambda k: (GROUPS.index(k[0]), k[0] != "arithmetic" and -named[k]))
         segments = build_segments([(name, named[group, name], "") for group, name in order], whole)
-        looks = choose_looks(order)
+        further = {group: iter(several) for group, several in GROUP_LOOKS.items()}
+        looks = [next(further[group], "other") for group, _ in order]  # distinct while some remain
         each = format_shares([named[key] for key in order])
         if order[0] == PEAK and mfu is not None:  # its share is the utilisation, as that is printed
             own = mfu.text().removesuffix(" %")
@@ -840,12 +841,6 @@ def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Seg
         parts.append(Segment(label, identifier, label, at, width))
         left += Fraction(size)
     return parts
-
-
-def choose_looks(keys: Iterable[tuple[str, str]]) -> list[str]:
-    """Choose a look for each part of a step by its group, distinct while looks remain."""
-    looks = {group: iter(several) for group, several in GROUP_LOOKS.items()}
-    return [next(looks[group], "other") for group, _ in keys]
 
 
 def format_changes(changes: Any, get: Any) -> str:

@@ -41,7 +41,7 @@ from planner.report.sentences import (
 from planner.results.result import Result, evaluate_plan
 from planner.results.verdict import VERDICTS
 
-__all__ = ["format_study", "render_study", "render_study_md", "write_study"]
+__all__ = ["format_study", "render_study", "write_study"]
 
 CAPACITY, AT_WORST = "memory.capacity", "memory.at_worst"
 #: Rows of a table, values of an axis, columns beside each other, labels of a chart that are shown.
@@ -869,14 +869,11 @@ def _name_value(axis: StudyAxis, text: str) -> str:
     return text if text.endswith(key) else f"{key} {text.removesuffix(' sequences')}"
 
 
-def render_study_md(outcome: StudyOutcome) -> str:
-    """Format the comparison as GitHub Markdown."""
-    return render_md("study.md.jinja", view=build_study_view(outcome))
-
-
-def render_study(outcome: StudyOutcome) -> str:
-    """Format the comparison as one HTML file without scripts or requests."""
-    return render_page("study.html.jinja", view=build_study_view(outcome))
+def render_study(outcome: StudyOutcome, kind: str = "html") -> str:
+    """Format the comparison as one HTML file without scripts or requests, or as ``md`` for
+    GitHub."""
+    render = render_md if kind == "md" else render_page
+    return render(f"study.{kind}.jinja", view=build_study_view(outcome))
 
 
 #: Tasks whose plans a terminal lists.
@@ -937,6 +934,4 @@ def write_study(outcome: StudyOutcome, path: str) -> None:
     Raises:
         PlanError: another ending, or a place that cannot be written.
     """
-    writers = {"md": render_study_md, "html": render_study}
-    kind = format_of(path, COMPARISONS, "comparison")
-    write_text(path, writers[kind](outcome))
+    write_text(path, render_study(outcome, format_of(path, COMPARISONS, "comparison")))

@@ -68,13 +68,9 @@ def format_summary(result: Result, colour: bool | None = None) -> str:
     for block in blocks:
         lines += ["", *block] if block else []
     text = "\n".join(lines) + "\n"
-    return text if has_unicode() else text.translate(PLAIN)
-
-
-def has_unicode() -> bool:
-    """Decide whether the output may have letters beyond ASCII."""
     encoding = getattr(sys.stdout, "encoding", None) or locale.getpreferredencoding(False)
-    return encoding.lower().replace("-", "").startswith("utf")
+    unicode = encoding.lower().replace("-", "").startswith("utf")
+    return text if unicode else text.translate(PLAIN)
 
 
 def _describe_plan(answer: Overview) -> list[str]:

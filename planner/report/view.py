@@ -288,7 +288,7 @@ class ReportView(Record):
         if not (sums or compared or rows or absent):
             return None
         told = [(words, i) for words, i in section.told if i in self._result]
-        digits: Rows = [[headline(q.title), _link(q), _format_digits(q)] for q in rows]
+        digits: Rows = [[headline(q.title), Link(q.id, q.text()), _format_digits(q)] for q in rows]
         head = ["Quantity", "Value", "In full"]
         return SectionView(
             id=section.id,
@@ -441,11 +441,6 @@ class ReportView(Record):
         return shlex.join(words)
 
 
-def _link(quantity: Quantity) -> Link:
-    """Return the rounded value with a link."""
-    return Link(quantity.id, quantity.text())
-
-
 def _format_digits(quantity: Quantity) -> str:
     """Format a value in full; empty if it is printed so already, or is a share."""
     full = quantity.text("exact")
@@ -454,12 +449,10 @@ def _format_digits(quantity: Quantity) -> str:
 
 def _compare_ratios(quantities: Sequence[Quantity]) -> Table:
     """Compare conventions for one quantity by their ratio to the first."""
-    measure, rows = quantities[0].number, Rows()
-    for quantity in quantities:
-        ratio = numbers.text(quantity.number / measure if measure else None)
-        alone = len(quantities) == 1
-        why = clean(quantity.why)
-        rows.append([headline(quantity.title), _link(quantity), "1" if alone else ratio, why])
+    measure, alone, rows = quantities[0].number, len(quantities) == 1, Rows()
+    for one in quantities:
+        ratio = "1" if alone else numbers.text(one.number / measure if measure else None)
+        rows.append([headline(one.title), Link(one.id, one.text()), ratio, clean(one.why)])
     head = ["Convention", "Value", "Ratio", "What it counts"]
     return Table("Conventions side by side", head, rows, looks=["", "n", "n", "q"])
 

@@ -6,12 +6,12 @@ other changes and what is unchanged. ``everything`` adds each row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from planner.base import numbers
-from planner.base.display import as_json, clean, columns, cut, format_md_table, one_line, plain
+from planner.base import numbers, resources
+from planner.base.display import clean, columns, cut, format_md_table, one_line, plain
 from planner.base.numbers import SCALES, divide_whole, format_fixed, round_digits
 from planner.report.layout import by_prefix
 from planner.report.report import escape_md, format_code
@@ -37,15 +37,9 @@ MARKER = "<!-- trainplan diff -->"
 WIDTH, LINES, BYTES, SHORT = 80, 25, 6000, 28
 #: Keys and parts that are shown at most.
 KEYS, PARTS, ASKED = 5, 6, 4
+_TABLE = resources.load_beside(__file__)
 #: Headlines: name, and the words for less and more.
-HEADLINES = {
-    "time.training_days": ("training", "sooner", "later"),
-    "cost.total": ("cost", "less", "more"),
-    "time.prefill_seconds": ("the first token", *("to the first token",) * 2),
-    "time.decode_seconds": ("a further token", *("for a further token",) * 2),
-    "cost.million_output_tokens": ("a million tokens", *("for a million tokens",) * 2),
-    PROCESS: ("memory", "less memory", "more memory"),
-}
+HEADLINES: Mapping[str, Sequence[str]] = _TABLE["headlines"]
 MOST_HEADLINES = 3
 #: Changes below this share are omitted beside larger ones.
 SLIGHT = Fraction(1, 200)
@@ -211,13 +205,8 @@ def list_answers(found: Diff) -> list[str]:
 
 def list_unchanged(found: Diff) -> str:
     """List what did not change, of the plan, the program, presets and prices."""
-    names = {
-        "plan": "the plan",
-        "program": f"the program ({found.versions[1]})",
-        "presets": "presets",
-        "prices": "prices",
-    }
-    return ", ".join(names[cause] for cause in CAUSES if cause not in found.causes)
+    names = (_TABLE["unchanged"][cause] for cause in CAUSES if cause not in found.causes)
+    return ", ".join(name.format(found.versions[1]) for name in names)
 
 
 def _list_first(found: Diff) -> str:
@@ -384,11 +373,6 @@ def _build_rows(heading: str, rows: Sequence[ChangeRow]) -> list[str]:
         name = format_code(one_line(row.id)) if row.kind == "input" else escape_md(row.title)
         table.append([name, *map(escape_md, cells)])
     return [*format_md_table(table, right=(1, 2, 3)), ""]
-
-
-def encode_diff(found: Diff) -> str:
-    """Format a comparison as JSON."""
-    return as_json(dump_diff(found))
 
 
 def dump_diff(found: Diff) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -304,11 +304,6 @@ def _read_name(request: Request, names: Container[str]) -> str:
     return name
 
 
-async def _answer_openapi(request: Request) -> Response:
-    """Answer with the description of the interface for programs."""
-    return Response(_encode_openapi(request.app.state.programs), media_type="application/json")
-
-
 @lru_cache(maxsize=1)
 def _encode_openapi(programs: Programs) -> bytes:
     """Encode the description once: it depends on the program alone."""
@@ -322,12 +317,6 @@ async def _answer_index(request: Request) -> Response:
 
 
 _shell = lru_cache(maxsize=1)(page.render_shell)
-
-
-async def _answer_style(request: Request) -> Response:
-    """Answer with the style sheet, which the page loads as a file because its policy allows no
-    other."""
-    return Response(page.render_style(), media_type="text/css")
 
 
 def create_app(
@@ -358,10 +347,11 @@ def create_app(
         return refuse_request(error)
 
     static = StaticFiles(directory=resources.folder("templates") / "serve")
+    as_json = partial(Response, media_type="application/json")
     routes = [
         Route("/", _answer_index),
-        Route("/style.css", _answer_style),
-        Route("/openapi.json", _answer_openapi),
+        Route("/style.css", lambda _: Response(page.render_style(), media_type="text/css")),
+        Route("/openapi.json", lambda _: as_json(_encode_openapi(programs))),
         Route("/page/{name}", _answer_page, methods=["POST"]),
         Route("/find/{name}", _answer_find, methods=["POST"]),
         Route("/v1/{name}", _answer_v1, methods=["POST"]),

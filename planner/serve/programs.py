@@ -22,14 +22,12 @@ from planner.base.errors import Fault, PlanError, collect_faults
 from planner.documents import schema_files, source
 from planner.report import layout
 
-#: The addresses below /v1, and the tools of an assistant, by the commands that answer them.
-TOOLS = {
-    **{"evaluate": "report", "solve": "solve", "search": "search"},
-    **{"explain": "explain", "diff": "diff", "explain-oom": "explain-oom"},
-    "advise": "advise",
-}
-#: Further tools of an assistant.
-MORE = {name: name for name in ("quick", "list", "import", "export", "compare", "fit-table")}
+#: What the interface says beside commands and schemas.
+WORDS = resources.load_beside(__file__, "openapi.yaml")
+#: The addresses below /v1, and the tools of an assistant, by the commands that answer them; and
+#: further tools of an assistant.
+TOOLS: Mapping[str, str] = WORDS["tools"]
+MORE: Mapping[str, str] = WORDS["more"]
 #: A number, and values of a list, at most: a command line has no such bounds.
 MOST = 1000
 #: Keys with the text of a file, which a command names.
@@ -49,11 +47,7 @@ NAMES = {"old": "a", "new": "b", "only": "quantities"}
 DOCUMENTS = ("plan", "a", "b")
 #: Texts that an assistant may read whole, by the folder of their address: the words of the command
 #: that prints one, but for its name, and the type of the text.
-READABLE = {
-    "schema": (("schema",), "application/schema+json"),
-    "list": (("list",), "text/plain"),
-    "report": (("report", "--format=md"), "text/markdown"),
-}
+READABLE: Mapping[str, tuple[Sequence[str], str]] = WORDS["readable"]
 SCHEME = "trainplan://"
 #: What the terms mean; a document of docs, which a wheel carries.
 GLOSSARY = {"uri": f"{SCHEME}glossary", "name": "glossary", "mimeType": "text/markdown"}
@@ -156,8 +150,6 @@ class Option(NamedTuple):
             yield str(one) if self.flag is None else f"{self.flag}={one}"
 
 
-#: What the interface says beside commands and schemas.
-WORDS = resources.load_beside(__file__, "openapi.yaml")
 #: The key that shortens an answer.
 FIELDS = Option("fields", None, WORDS["asked"]["fields"], False, "fields")
 

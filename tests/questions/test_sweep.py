@@ -977,7 +977,7 @@ def test_text_of_a_study_is_never_markup(words: str) -> None:
             },
         }
         outcome = planner.load_study(document).sweep().outcome
-        page, note = pages.render_study(outcome), pages.render_study_md(outcome)
+        page, note = pages.render_study(outcome), pages.render_study(outcome, "md")
         assert "<script" not in page and "<script" not in note
         assert "alert(1)|" not in note
         assert page == pages.render_study(outcome)
@@ -1025,12 +1025,12 @@ def test_the_page_says_how_its_numbers_are_known() -> None:
 
     lecture = {"base": "cs336_70b_h100x1024", "axes": {"training.tokens": ["15T", "30T"]}}
     found = planner.load_study(lecture).sweep()
-    for page in (pages.render_study_md(found.outcome), pages.render_study(found.outcome)):
+    for page in (pages.render_study(found.outcome, "md"), pages.render_study(found.outcome)):
         assert "those of an assumed utilisation" in page
         assert "144 | " in page or (">144<" in page and "redicted" not in page)
     half = {**LLAMA, "time": {"mfu": 0.5, "use": "assumed"}}
     assumed = {"base": half, "axes": {"cluster.devices": [512, 1024]}}
-    page = pages.render_study_md(planner.load_study(assumed).sweep().outcome)
+    page = pages.render_study(planner.load_study(assumed).sweep().outcome, "md")
     assert "those of an assumed utilisation" in page and "Predicted instead of assumed" in page
     alone = [planner.load(LLAMA, set=[f"cluster.devices={n}"]).evaluate()["time.training_days"]
              for n in (512, 1024)]  # fmt: skip

@@ -127,11 +127,8 @@ def page(words: str, kind: str = "html") -> str:
     if what == "study":
         from planner.report import study as pages
 
-        return {
-            "html": pages.render_study,
-            "md": pages.render_study_md,
-            "text": pages.format_study,
-        }[form](studied(words))
+        found = studied(words)
+        return pages.format_study(found) if form == "text" else pages.render_study(found, form)
     if what == "compared":
         return render.as_text(compared(words), form)
     return render.as_text(result_of(words), kind)
