@@ -13,7 +13,7 @@ from planner.book.quantity import BOOK, Quantity
 from planner.engine.evaluate import Case, Evaluation
 from planner.report.derivations import format_options
 from planner.report.report import render_md
-from planner.typeset import Typesetter
+from planner.typeset.typesetter import Typesetter
 
 #: What units are called that are none.
 UNITS = {"1": "no unit", "–": "words"}

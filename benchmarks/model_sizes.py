@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.connect.imports.found import AROUND
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 from planner.questions import loading
 from planner.results.result import evaluate_plan
 

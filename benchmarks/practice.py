@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 from benchmarks import spread
 from planner.base import units
 from planner.base.display import columns
-from planner.documents import source
-from planner.documents.references import list_runs, preset_names
+from planner.documents.references import list_runs, locate_file, preset_names, read_document
 from planner.plans import error_bands
 from planner.questions.loading import load
 from planner.questions.plan_questions import evaluate
@@ -87,7 +86,7 @@ def strip_run(data: dict[str, Any], **dated: str) -> dict[str, Any]:
 def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
     """Compare some published runs, or all."""
     for name in names or list_runs():
-        run, data = evaluate(load(name)), source.read_document(source.locate_file(name, "plan")[0])
+        run, data = evaluate(load(name)), read_document(locate_file(name, "plan")[0])
         (row,) = run.plan.document.get("measured")
         month, quantity = {"kernels": row["date"]}, row["quantity"]
         software, own = run.plan.get("training.implementation"), month

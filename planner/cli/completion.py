@@ -65,10 +65,10 @@ def _list_plans(prefix: str, **_: object) -> Sequence[str]:
 
 def _list_values(argument: str, **_: object) -> Sequence[str]:
     """List the values that an argument may have."""
-    from planner.documents import schema, source
+    from planner.documents import references, schema
 
     if argument in PRESETS:
-        return [name for kind in PRESETS[argument] for name in source.preset_names(kind)]
+        return [name for kind in PRESETS[argument] for name in references.preset_names(kind)]
     if argument in QUANTITIES:
         import planner.book.formulas  # noqa: F401  (registers the quantities)
         from planner.book.quantity import BOOK
@@ -89,5 +89,5 @@ def _list_values(argument: str, **_: object) -> Sequence[str]:
     if argument == "vary":
         return keys
     named = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
-    presets = [f"{key}={n}" for key, kind in named.items() for n in source.preset_names(kind)]
+    presets = [f"{key}={n}" for key, kind in named.items() for n in references.preset_names(kind)]
     return [*presets, *(f"{key}=" for key in keys)]

@@ -12,7 +12,7 @@ from planner.base.errors import PlanError
 from planner.documents import aliases, references, source
 
 #: Kinds of presets as they are listed, and the kind of a document of each.
-KINDS = {folder or "plans": kind for kind, folder in source.FOLDERS.items()}
+KINDS = {folder or "plans": kind for kind, folder in references.FOLDERS.items()}
 #: Keys besides the name that distinguish documents of a kind, with the unit of the value.
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
@@ -46,14 +46,15 @@ def _list_rows(what: str) -> list[tuple[str, ...]]:
         ]
     if what == "models":
         sizes = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
-        return [_MODELS, *(_model(name, sizes.get(name)) for name in source.preset_names("model"))]
+        names = references.preset_names("model")
+        return [_MODELS, *(_model(name, sizes.get(name)) for name in names)]
     if what == "runs":
         loaded = ((name, source.load(name).data) for name in references.list_runs())
         return [(i, d["name"], ", ".join(row["value"] for row in d["measured"])) for i, d in loaded]
     kind = KINDS[what]
-    folder = resources.folder("presets") / source.FOLDERS[kind]
+    folder = resources.folder("presets") / references.FOLDERS[kind]
     rows = []
-    for name in references.list_plans() if kind == "plan" else source.preset_names(kind):
+    for name in references.list_plans() if kind == "plan" else references.preset_names(kind):
         with contextlib.suppress(PlanError):
             # Documents that a plan names are not loaded.
             data = source.load(folder / f"{name}.yaml", kind="" if kind == "plan" else kind).data

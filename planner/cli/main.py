@@ -144,15 +144,15 @@ def _check_name(word: str) -> None:
     Raises:
         PlanError: it is not.
     """
-    from planner.documents import source
+    from planner.documents import references
 
     for kind in ("plan", "model"):
         with contextlib.suppress(PlanError):
-            source.locate_file(word, kind)
+            references.locate_file(word, kind)
             return
     allowed = "a plan file, a name that list plans or list models shows, or one of: "
     allowed += ", ".join(COMMANDS)
-    names = [name for kind in ("plan", "model") for name in source.preset_names(kind)]
+    names = [name for kind in ("plan", "model") for name in references.preset_names(kind)]
     near = nearest(word, [*COMMANDS, *names])
     raise PlanError(f"unknown command or plan {word}", None, allowed, near)
 

@@ -9,7 +9,7 @@ from planner.base import files
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.progress import report_progress
 from planner.connect.measure import need_torch
-from planner.documents import aliases, source
+from planner.documents import aliases, references
 
 
 def run_measure(options: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def _check_options(options: argparse.Namespace) -> None:
         value = getattr(options, key)
         if value is not None and not 1 <= value <= most:
             faults.append(fault(key, f"1 to {most}"))
-    names = source.preset_names("accelerator")
+    names = references.preset_names("accelerator")
     if options.extends is not None:
         options.extends = (
             aliases.find_preset("accelerator", options.extends, names) or options.extends

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from planner.base import files
 from planner.base.errors import PlanError
-from planner.documents import schema, source
+from planner.documents import references, schema, source
 from planner.documents.references import preset_names
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node
@@ -126,7 +126,7 @@ def _read_rates(node: Node, folder: Path) -> tuple[str, Mapping[str, Node]]:
     if not files.is_file(path):
         raise PlanError(f"no such file '{node.value}'", node.place, "a document of calibrate")
     schema.validate(source.load(path, kind="cluster"), "cluster")
-    root = source.read_document(path)
+    root = references.read_document(path)
     extends, accelerator = root.find("accelerator.extends"), root.find("accelerator")
     own = accelerator.entries if accelerator else {}
     found = {key: own[key] for key in RATES if key in own}

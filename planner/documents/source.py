@@ -17,21 +17,9 @@ from typing import Any
 from planner.base import numbers, units
 from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents import aliases, stacks, yaml_nodes
-from planner.documents.references import (
-    FOLDERS,
-    REFERENCES,
-    Resolver,
-    locate_file,
-    preset_names,
-    read_document,
-)
+from planner.documents.references import REFERENCES, Resolver, locate_file, read_document
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
-
-__all__ = [
-    "FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "locate_file",
-    "preset_names", "read_document",
-]  # fmt: skip
 
 Path_ = tuple[str | int, ...]
 #: The end of the reason for a value that a search for a layout found.

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents import aliases, defaults, schema, source
+from planner.documents import aliases, defaults, references, schema, source
 from planner.documents.source import Document
 from planner.documents.yaml_nodes import Node
 from planner.plans import plan
@@ -165,7 +165,7 @@ def refuse_other_kind(document: object, wanted: str) -> None:
         elif isinstance(document, (str, Path)) and str(document) != "-":
             name, place = str(document), Place(str(document))
             kind, file = find_document(document, wanted)
-            root = source.read_document(file)
+            root = references.read_document(file)
             place = root.place if files.is_file(name) else place
             if kind == wanted and Path(file).name == defaults.NAME:
                 kind = "file of defaults"
@@ -183,11 +183,11 @@ def find_document(name: str | Path, wanted: str = "plan") -> tuple[str, Path]:
         PlanError: a name that nothing has.
     """
     text = str(name)
-    for kind in () if files.is_file(text) else (wanted, *source.FOLDERS):
-        meant = aliases.find_preset(kind, text, source.preset_names(kind))
+    for kind in () if files.is_file(text) else (wanted, *references.FOLDERS):
+        meant = aliases.find_preset(kind, text, references.preset_names(kind))
         if meant is not None:
-            return kind, source.locate_file(meant, kind)[0]
-    return wanted, source.locate_file(text, wanted)[0]
+            return kind, references.locate_file(meant, kind)[0]
+    return wanted, references.locate_file(text, wanted)[0]
 
 
 def check_file(
@@ -213,9 +213,9 @@ def check_file(
     if Path(file).name == defaults.NAME:
         _ = defaults.load_defaults(Path(file)).reports  # raises faults about missing folders
         return "file of defaults"
-    kinds = (kind for kind in source.FOLDERS if str(file) in source.preset_names(kind))
-    file, _ = source.locate_file(file, next(kinds, "plan"))
-    kind = find_doc_type(source.read_document(file).plain())
+    kinds = (kind for kind in references.FOLDERS if str(file) in references.preset_names(kind))
+    file, _ = references.locate_file(file, next(kinds, "plan"))
+    kind = find_doc_type(references.read_document(file).plain())
     if kind == CONFIGURATION:
         refuse_other_kind(file, "plan")
     if kind == "plan":

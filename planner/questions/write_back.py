@@ -13,7 +13,7 @@ from planner.base import files
 from planner.base.display import format_flow, one_line
 from planner.base.errors import Place, PlanError
 from planner.base.numbers import plain_text
-from planner.documents import defaults, schema, source, yaml_nodes
+from planner.documents import defaults, references, schema, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.documents.json_schema import is_number
 from planner.documents.source import Document
@@ -114,7 +114,7 @@ def find_target(file: str, output: str | None = None) -> Path:
     Raises:
         PlanError: it must not be changed, or the output must not be written.
     """
-    path, name = source.locate_file(file, "plan")
+    path, name = references.locate_file(file, "plan")
     if output is None and (name or file == "-"):
         what = "a built-in plan" if name else "standard input"
         raise PlanError(f"{what} is read-only", Place(file), "solve -o FILE writes a copy")

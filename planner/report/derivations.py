@@ -21,7 +21,8 @@ from planner.report.facts import format_interval
 from planner.report.layout import SECTIONS, SHOWN
 from planner.results.closed_form import ClosedForm, derive_form
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, Box, is_flat, is_tall, read_latex
+from planner.typeset.boxes import Box, is_flat, is_tall, read_latex
+from planner.typeset.styles import TEXT
 
 #: Prefixes of the keys of a plan that select a formula.
 CHOSEN, MODE = ("training.", "parallelism."), ("training.mode",)

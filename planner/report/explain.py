@@ -22,7 +22,8 @@ from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT, read_latex
+from planner.typeset.boxes import read_latex
+from planner.typeset.styles import TEXT
 
 WIDTH = 80
 #: Levels that are shown: a quantity and its inputs.

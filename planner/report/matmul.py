@@ -26,7 +26,8 @@ from planner.engine.evaluate import Entry, Point
 from planner.plans import hardware
 from planner.report.layout import MATMUL_LINES
 from planner.results.result import SAID, Quantity, Result, evaluate_entry
-from planner.typeset import Box, Typesetter, read_latex
+from planner.typeset.boxes import Box, read_latex
+from planner.typeset.typesetter import Typesetter
 
 SHAPE = ("batch", "B", "D", "K")
 WANTED = "three sizes BxDxK, or batch x B x D x K"

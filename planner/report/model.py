@@ -13,7 +13,7 @@ from planner.base.display import as_json, clean, one_line, plain
 from planner.base.errors import PlanError
 from planner.base.numbers import exact_text
 from planner.connect.imports import found, import_file
-from planner.documents import schema, source
+from planner.documents import references, schema, source
 from planner.documents.quick import terms
 from planner.questions import loading
 from planner.report.layout import MODEL_LINES
@@ -67,7 +67,7 @@ def measure_model(name: str, changes: Sequence[str] = ()) -> Sizes:
     """
     kind, file = loading.find_document(name)
     model: Any = name
-    if kind == "plan" and loading.find_doc_type(source.read_document(file).plain()) != "model":
+    if kind == "plan" and loading.find_doc_type(references.read_document(file).plain()) != "model":
         model = import_file(name).document
     run: dict[str, Any] = {"micro_batch": 1}
     if not any(change.startswith("training.sequence_length") for change in changes):

@@ -17,7 +17,8 @@ from planner.base import files, resources
 from planner.base.errors import Place, PlanError
 from planner.base.sandbox import BOUNDS, make_apart, make_sandbox
 from planner.base.version import __version__
-from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, is_tall
+from planner.typeset.boxes import Box, is_tall
+from planner.typeset.styles import HTML, LATEX, MATHML, TEXT
 
 
 def render_md(template: str, **given: Any) -> str:

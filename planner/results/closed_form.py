@@ -26,12 +26,12 @@ from planner.results.collapse import (
     find_factor,
     is_brief,
 )
-from planner.typeset import TEXT
+from planner.typeset.styles import TEXT
 
 if TYPE_CHECKING:
     from planner.engine.evaluate import Entry, Point, Value
     from planner.results.result import Quantity
-    from planner.typeset import Box
+    from planner.typeset.boxes import Box
 
 
 class ClosedTerm(NamedTuple):

@@ -22,7 +22,8 @@ from planner.book.normal_form import Form, atom, make_constant, to_form
 from planner.book.quantity import Notation
 from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Point
 from planner.engine.lower import get_binding
-from planner.typeset import Box, Typesetter, add_subscript, read_latex
+from planner.typeset.boxes import Box, add_subscript, read_latex
+from planner.typeset.typesetter import Typesetter
 
 #: Quantities that papers give a letter, as they do to inputs; the vocabulary, where it is padded.
 LETTERS = frozenset(("layout.data", "layout.micro_batches", "layout.vocabulary"))

@@ -60,7 +60,8 @@ def find_input(result: Result, asked: str) -> str | None:
     symbol."""
     if asked in result.inputs:
         return asked
-    from planner.typeset import TEXT, read_latex  # no summary needs it
+    from planner.typeset.boxes import read_latex  # no summary needs it
+    from planner.typeset.styles import TEXT
 
     quantities = result.quantities.values()
     if any(not one.entries and one.symbol == asked for one in quantities):

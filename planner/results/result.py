@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from planner.results.collapse import Collapse
     from planner.results.improvements import Advice
-    from planner.typeset import Box, Typesetter
+    from planner.typeset.boxes import Box
     from planner.typeset.styles import Style
+    from planner.typeset.typesetter import Typesetter
 
 
 def evaluate_entry(plan: Plan, entry: Entry) -> Result:
@@ -303,7 +304,7 @@ class Result(Shown):
     @cached_property
     def typesetter(self) -> Typesetter:
         """Writes the formulas of this result; made at first use, since a summary prints none."""
-        from planner.typeset import Typesetter
+        from planner.typeset.typesetter import Typesetter
 
         return Typesetter(self.evaluation)
 
@@ -599,7 +600,7 @@ class Quantity:
     @cached_property
     def symbol_name(self) -> Box:
         """Its symbol as boxes, with the entry where there are several."""
-        from planner.typeset import add_subscript
+        from planner.typeset.boxes import add_subscript
 
         name = self.result.typesetter.make_name(self.declared.symbol)
         for entry in self.entries:

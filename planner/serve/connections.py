@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import PlanError
-from planner.documents import source
+from planner.documents import references
 from planner.serve import page
 from planner.serve.app import LOOPBACK, create_app, find_client, refuse_request
 from planner.serve.bodies import MAX_BODY
@@ -162,7 +162,7 @@ def run_server(programs: Programs, plan: str | None, host: str, port: int) -> No
     Raises:
         PlanError: of the plan, or of the address.
     """
-    path = source.locate_file(plan, "plan")[0] if plan is not None else None
+    path = references.locate_file(plan, "plan")[0] if plan is not None else None
     if path is not None:
         text = files.read_text(path, MAX_BODY)
         with TemporaryDirectory() as empty, files.restrict_reading(empty):  # as the page reads it

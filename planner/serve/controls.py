@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from planner.base import numbers, resources
 from planner.base.display import clean, headline
 from planner.base.sandbox import Record
-from planner.documents import json_schema, source
+from planner.documents import json_schema, references
 from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
@@ -125,7 +125,7 @@ def _make_setting(key: str) -> Control:
     sized = row is not None and row.place in (layout.OUTER, layout.INNER, layout.OF_PIPELINE)
     kind = "segments" if few else "choice" if options else "field"
     if key in LISTED:
-        kind, options = "named", tuple(source.preset_names(LISTED[key]))
+        kind, options = "named", tuple(references.preset_names(LISTED[key]))
         words = [*options]
     elif not options and (sized or key == "training.micro_batch"):
         kind = "sizes"

@@ -19,7 +19,7 @@ from planner.base import files, numbers, resources, units
 from planner.base.display import clean, plain
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.sandbox import Record
-from planner.documents import source, yaml_nodes
+from planner.documents import references, source, yaml_nodes
 from planner.documents.editing import change_values
 from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
@@ -107,7 +107,7 @@ def render_shell(text: str | None = None, site: Mapping[str, Any] | None = None)
         usual=usual,
         more=controls.list_sections(),
         named=[(one.id, [name for name, _ in one.options]) for one in named],
-        plans=source.preset_names("plan"),
+        plans=references.preset_names("plan"),
         site=site,
     )
 
@@ -236,8 +236,8 @@ def open_file(body: Body) -> dict[str, Any]:
     a config.json as the model of the current plan."""
     name, file = body.get("name"), body.get("file")
     if isinstance(name, str):
-        if name not in source.preset_names("plan"):
-            raise PlanError(Fault.from_pool(f"no plan '{name}'", name, source.preset_names("plan")))
+        if name not in (known := references.preset_names("plan")):
+            raise PlanError(Fault.from_pool(f"no plan '{name}'", name, known))
         return {"text": read_preset(name)}
     if not isinstance(file, str):
         raise PlanError("nothing to open", None, "a plan, or a config.json")

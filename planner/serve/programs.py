@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from planner.base import files, resources
 from planner.base.display import quote_json
 from planner.base.errors import Fault, PlanError, collect_faults
-from planner.documents import schema_files, source
+from planner.documents import references, schema_files
 from planner.report import layout
 
 #: What the interface says beside commands and schemas.
@@ -296,7 +296,7 @@ def build_programs(commands: Mapping[str, Any], status: Callable[[list[str]], in
         tools[name] = Tool(command, commands[command].help, kept, has_json)
     kinds = [how["choices"] for names, how in commands["schema"].arguments if "kind" in names]
     listed = tools["list"].options["what"].schema["enum"]
-    texts = {"schema": kinds[0], "list": listed, "report": source.preset_names("plan")}
+    texts = {"schema": kinds[0], "list": listed, "report": references.preset_names("plan")}
     return Programs(tools, texts, status)
 
 
@@ -348,7 +348,7 @@ def _name_file(key: str, document: Any) -> str:
         PlanError: no document and no such name.
     """
     if isinstance(document, str) and not re.search(r"[:\n]", document):
-        known = source.preset_names("plan")
+        known = references.preset_names("plan")
         if document in known:
             return document
         raise PlanError(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 from planner.serve import find, page  # noqa: F401  # what they import is what is asked for
 
 

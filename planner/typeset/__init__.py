@@ -4,20 +4,3 @@ A ``Typesetter`` turns an expression into a small tree of boxes, once with symbo
 numbers in their places; a style (``LATEX``, ``MATHML``, ``TEXT``, ``HTML``) writes them down.
 SymPy's own printers cost ten times as much, know no folds, and order factors in their own way.
 """
-
-from planner.typeset.boxes import Box, add_subscript, is_flat, is_tall, read_latex
-from planner.typeset.styles import HTML, LATEX, MATHML, TEXT
-from planner.typeset.typesetter import Typesetter
-
-__all__ = [
-    "HTML",
-    "LATEX",
-    "MATHML",
-    "TEXT",
-    "Box",
-    "Typesetter",
-    "add_subscript",
-    "is_flat",
-    "is_tall",
-    "read_latex",
-]  # fmt: skip

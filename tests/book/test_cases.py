@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.documents import source
+from planner.documents import references
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -21,7 +21,7 @@ CASES = Path(__file__).parents[1] / "cases"
 def cases() -> list[Any]:
     found = []
     for path in sorted(CASES.glob("*.yaml")):
-        for case in source.read_document(path).plain()["cases"]:
+        for case in references.read_document(path).plain()["cases"]:
             found.append(pytest.param(case, id=f"{path.stem}: {case['name']}"))
     return found
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.documents import source
+from planner.documents import references, source
 from planner.engine.instance import compute_values
 from planner.plans.plan import variant
 from planner.questions.loading import load
@@ -152,7 +152,7 @@ def test_where_no_number_is_small_enough_the_run_cannot_finish() -> None:
 
 SHIPPED = [
     name
-    for name in source.preset_names("cluster")
+    for name in references.preset_names("cluster")
     if "failures" in source.load({"cluster": name}, kind="plan").data["cluster"]
 ]
 QUANTITIES = ("time.goodput", "time.run_days", "cost.run")

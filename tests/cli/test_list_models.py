@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import model_sizes
 from planner.cli.main import main
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 
 SIZES = json.loads(model_sizes.FILE.read_text(encoding="utf-8"))
 

@@ -12,7 +12,7 @@ import pytest
 from planner.base import resources
 from planner.cli import main as cli
 from planner.connect import imports
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 from planner.questions import loading
 from tests.conftest import ROOT, read_data
 

@@ -15,7 +15,7 @@ import planner
 from planner.base import resources
 from planner.base.errors import PlanError
 from planner.cli import main as cli
-from planner.documents import aliases, json_schema, quick, schema, source
+from planner.documents import aliases, json_schema, quick, references, schema, source
 from tests.conftest import ROOT, read_data
 from tests.documents.test_all_faults import told
 
@@ -32,7 +32,7 @@ def plan(**changes: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["accelerator", "model"])
 def test_an_alias_means_one_preset_that_ships_and_hides_none(kind: str) -> None:
-    known = source.preset_names(kind)
+    known = references.preset_names(kind)
     assert all(aliases.find_preset(kind, name, known) == name for name in known)
     for name, words in TABLE[kind].items():
         assert name in known
@@ -64,21 +64,21 @@ def test_suggested_values_are_allowed_where_they_are_suggested() -> None:
     read_data("documents")["names_of_others"],
 )
 def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: str) -> None:
-    assert aliases.find_preset(kind, name, source.preset_names(kind)) == preset
+    assert aliases.find_preset(kind, name, references.preset_names(kind)) == preset
 
 
 #: Of which no weights are published there.
 NOT_ON_THE_HUB = {
     *("fairseq-moe-15b", "opt-175b"),
     "dit-xl-2",
-    *(n for n in source.preset_names("model") if "gpt3" in n),
+    *(n for n in references.preset_names("model") if "gpt3" in n),
 }
 
 
 def test_every_shipped_model_is_known_by_its_page_on_the_hub(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    known, pages = source.preset_names("model"), aliases.on_the_hub()
+    known, pages = references.preset_names("model"), aliases.on_the_hub()
     assert set(known) - set(pages.values()) == NOT_ON_THE_HUB
     for page, preset in pages.items():
         for name in (page, page.lower(), page.partition("/")[2]):
@@ -104,7 +104,7 @@ def test_every_shipped_model_is_known_by_its_page_on_the_hub(
 )
 def test_a_path_another_version_and_an_unknown_machine_are_no_names(name: str) -> None:
     for kind in ("accelerator", "model"):
-        assert aliases.find_preset(kind, name, source.preset_names(kind)) is None
+        assert aliases.find_preset(kind, name, references.preset_names(kind)) is None
 
 
 def test_a_cluster_is_so_many_devices_of_an_accelerator() -> None:

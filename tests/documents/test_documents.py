@@ -17,7 +17,7 @@ import pytest
 from planner.base import resources
 from planner.base.errors import nearest
 from planner.cli import main as cli
-from planner.documents.source import FOLDERS, preset_names
+from planner.documents.references import FOLDERS, preset_names
 from planner.questions import loading
 from tests.conftest import read_data
 

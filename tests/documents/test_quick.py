@@ -17,7 +17,7 @@ import planner
 from planner.api import Plan
 from planner.base import units
 from planner.base.errors import PlanError
-from planner.documents import quick, schema, source
+from planner.documents import quick, references, schema, source
 from planner.documents.quick import models, splits, terms
 from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node
@@ -75,7 +75,7 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
 def test_models_that_say_their_tokens_ship() -> None:
     key, rows = "training.tokens of ", terms.load_phrases()["assumptions"]
     said = {name.removeprefix(key): row for name, row in rows.items() if name.startswith(key)}
-    assert len(said) > 80 and said.keys() <= {*source.preset_names("model")}
+    assert len(said) > 80 and said.keys() <= {*references.preset_names("model")}
     assert all(units.parse(many, "tokens") > 1e11 and "(" in why for many, why in said.values())
 
 
@@ -114,7 +114,7 @@ def test_a_shape_with_other_layers_has_about_the_size_that_is_said(size: str) ->
 @pytest.mark.slow(every=5)
 @pytest.mark.parametrize("words", ["{} GB RAM", "{}GB host memory", "{} gb of ddr5", "{}G RAM"])
 def test_memory_of_the_host_chooses_no_device(words: str) -> None:
-    for name, amount in zip(source.preset_names("accelerator"), cycle((16, 40, 256, 600))):
+    for name, amount in zip(references.preset_names("accelerator"), cycle((16, 40, 256, 600))):
         line = f"llama3-8b on 8 x {name}, "
         plain, also = map(quick.parse_quick, (line, line + words.format(amount)))
         host = {"node_memory": f"{amount} GiB"}

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base.errors import Fault, Place, PlanError
-from planner.documents.source import Document, load, preset_names, read_document
+from planner.documents.references import preset_names, read_document
+from planner.documents.source import Document, load
 from planner.documents.yaml_nodes import parse_yaml
 from tests.conftest import read_data
 

@@ -9,7 +9,8 @@ import pytest
 
 from planner import PlanError
 from planner.documents import stacks
-from planner.documents.source import change_keys, preset_names
+from planner.documents.references import preset_names
+from planner.documents.source import change_keys
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.search.engine import search

@@ -14,14 +14,14 @@ from jsonschema import Draft7Validator
 
 from planner.base import resources, units
 from planner.base.errors import PlanError
-from planner.documents import aliases, json_schema, schema, source
+from planner.documents import aliases, json_schema, references, schema, source
 from planner.questions import loading
 from tests.conftest import read_data
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = {kind: json_schema.read_schema(kind) for kind in ("accelerator", "cluster")}
-ACCELERATORS = source.preset_names("accelerator")
-CLUSTERS = source.preset_names("cluster")
+ACCELERATORS = references.preset_names("accelerator")
+CLUSTERS = references.preset_names("cluster")
 PRESETS = [("accelerator", n) for n in ACCELERATORS] + [("cluster", n) for n in CLUSTERS]
 
 # Names that plans and scripts outside this repository use.

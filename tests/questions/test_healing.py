@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("starlette")
 from planner.base.errors import PlanError
-from planner.documents import source, yaml_nodes
+from planner.documents import references, yaml_nodes
 from planner.questions import loading
 from planner.serve import page
 from planner.serve.controls import shown_in
 from tests.conftest import KINDS_OF_MODEL, RunCli, leave_to_night, read_data
 
-MODELS = source.preset_names("model")
+MODELS = references.preset_names("model")
 LENGTH = "training.sequence_length"
 #: Other controls, and values that few layouts go with.
 OTHERS = read_data("questions")["healing"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.documents import source
+from planner.documents import references, source
 from planner.engine.instance import compute_values
 from planner.plans import plan as plans
 from planner.plans.plan import variant
@@ -221,7 +221,7 @@ def test_published_models_below_an_answer_are_named() -> None:
 
 def test_most_published_models_have_an_aspect_that_is_tried() -> None:
     found = []
-    for name in source.preset_names("model"):
+    for name in references.preset_names("model"):
         model = source.load({"extends": name}, kind="model").data
         if int(model.get("hidden") or 0) >= 2048 and model.get("layers"):
             found.append(Fraction(int(model["hidden"]), int(model["layers"])))

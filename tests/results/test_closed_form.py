@@ -10,7 +10,7 @@ from sympy import Rational, simplify, symbols
 
 import planner
 from planner.results.closed_form import derive_form
-from planner.typeset import TEXT
+from planner.typeset.styles import TEXT
 from tests.changed import changed
 from tests.conftest import read_data
 

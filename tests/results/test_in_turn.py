@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 from planner.engine.in_turn import keep_graphs
 from planner.questions import loading
 from planner.report.answer import answer_of

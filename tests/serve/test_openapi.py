@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from planner.base import resources
-from planner.documents.source import preset_names
+from planner.documents.references import preset_names
 from planner.serve.programs import TOOLS
 from tests.conftest import ROOT
 

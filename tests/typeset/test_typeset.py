@@ -19,7 +19,9 @@ from planner.book.quantity import BOOK, Book, Notation
 from planner.documents.references import preset_names
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
-from planner.typeset import LATEX, MATHML, TEXT, Typesetter, read_latex
+from planner.typeset.boxes import read_latex
+from planner.typeset.styles import LATEX, MATHML, TEXT
+from planner.typeset.typesetter import Typesetter
 from tests.conftest import read_data
 from tests.test_every_option import HEADLINES
 

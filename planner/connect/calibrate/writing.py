@@ -12,7 +12,7 @@ from planner.base.numbers import plain_text
 from planner.base.version import format_versions
 from planner.connect.calibrate.fit import NORMAL, Rate
 from planner.connect.calibrate.laboratory import Calibration, describe_rate
-from planner.documents import source
+from planner.documents import references
 from planner.documents.editing import Tree, write_document
 from planner.documents.yaml_nodes import Node
 
@@ -88,7 +88,7 @@ def _build_tree(node: Node, shipped: bool = False) -> Tree:
     """Collect what a document says: of a built-in accelerator its name and what differs, else
     all."""
     tree: Tree = {}
-    if node.reference in source.preset_names("accelerator"):
+    if node.reference in references.preset_names("accelerator"):
         tree["extends"], shipped = node.reference, True
     for key, below in node.iter_children():
         whole = not isinstance(below.value, dict)

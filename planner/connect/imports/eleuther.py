@@ -13,7 +13,7 @@ from planner.connect.imports.arguments import Arguments, parse_arguments
 from planner.connect.imports.families import SCRIPTS, row
 from planner.connect.imports.rules import read_traits, trace_traits
 from planner.connect.imports.tidy import drop_defaults, place_faults
-from planner.documents import aliases, schema, source
+from planner.documents import aliases, references, schema, source
 from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
 
@@ -84,7 +84,7 @@ def _find_hub_model(found: Mapping[str, Any], place: Place | None) -> dict[str, 
     """
     if HUB not in found:
         return None
-    known = source.preset_names("model")
+    known = references.preset_names("model")
     preset = aliases.find_preset("model", str(found[HUB]), known)
     if preset is None:
         wrong = f"{SHOWN} {found[HUB]}: not a built-in model, and nothing is downloaded"

@@ -246,7 +246,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     if "model" not in keys and not any(key.startswith("model.") for key in keys):
         option = next((key for key in known.models if key in options), "")
         named = str(options.get(option, ""))
-        shipped = aliases.find_preset("model", named, source.preset_names("model"))
+        shipped = aliases.find_preset("model", named, references.preset_names("model"))
         if option in known.flavors:
             shipped = known.flavors[option].get(named)
         elif "/" not in named:  # a folder, but for names of before there were publishers
@@ -314,7 +314,7 @@ def add_stack(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Name the stack of a framework in a plan read from its file, if there is one and it runs what
     the file says; keys of the file come before those of the stack, and a file says how weights are
     sharded."""
-    stack = aliases.find_preset("stack", name, source.preset_names("stack"))
+    stack = aliases.find_preset("stack", name, references.preset_names("stack"))
     zero = build_plan(schema.validate(source.load(document), "plan")).get("parallelism.zero")
     named = {**document, "training": {"stack": stack, **document["training"]}}
     named["parallelism"] = {"zero": zero, **document.get("parallelism", {})}

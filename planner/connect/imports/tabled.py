@@ -24,7 +24,7 @@ from planner.connect.imports.option_table import OptionTable, judge_options, loa
 from planner.connect.imports.shell import list_commands
 from planner.connect.imports.tidy import place_faults
 from planner.connect.imports.trainers import NO_MODEL, split_parts
-from planner.documents import aliases, schema, source
+from planner.documents import aliases, references, schema, source
 from planner.documents.source import expand_keys
 from planner.plans.plan import build_plan
 
@@ -276,7 +276,7 @@ def _find_policy(named: str, place: Place) -> str:
     Raises:
         PlanError: there is none.
     """
-    known = source.preset_names("model")
+    known = references.preset_names("model")
     for name in (named[:200], named[:200].rstrip("/").rpartition("/")[2]):
         if name and (shipped := aliases.find_preset("model", name, known)):
             return shipped

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.numbers import exact_text
-from planner.documents import aliases, source
+from planner.documents import aliases, references
 from planner.documents.quick import terms
 from planner.documents.quick.terms import LineValues, Said, ask_for, is_near, list_words, load_like
 
@@ -171,7 +171,7 @@ def _choose_member(family: Said, size: Said | None, experts: bool) -> Said | Non
     """
     names = list_families()[family.value]
     if size is None:
-        known = aliases.find_preset("model", family.value, source.preset_names("model"))
+        known = aliases.find_preset("model", family.value, references.preset_names("model"))
         if usual := terms.load_phrases()["usual members"].get(family.value):
             return family.assume("usual member", usual, family.value, ", ".join(names[:4]))
         if known is None and len(names) > 1:

@@ -9,7 +9,7 @@ from math import gcd, prod
 
 from planner.base import units
 from planner.base.numbers import exact_text, plain_text
-from planner.documents import source
+from planner.documents import references, source
 from planner.documents.quick import terms
 from planner.documents.quick.models import count_parameters, find_sizes, pick_length
 from planner.documents.quick.terms import BATCH, LineValues, Said, ask_for, get_limit, load_like
@@ -70,7 +70,7 @@ def choose_device(said: LineValues) -> None:
     """
     memory, variant, ram = said.take("memory", "variant", "ram")
     name, many = said.get("cluster.accelerator"), said.get("cluster.devices")
-    kinds = source.preset_names("accelerator") if name else terms.list_words("cards")
+    kinds = references.preset_names("accelerator") if name else terms.list_words("cards")
     if name:
         kinds = [kind for kind in kinds if name_family(kind) == name_family(name.value)]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from planner.base import numbers, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.numbers import plain_text
-from planner.documents import aliases, schema, source
+from planner.documents import aliases, references, schema
 from planner.documents.quick import terms
 from planner.documents.quick.models import list_families
 from planner.documents.quick.terms import START, get_pattern, is_harmless, list_words, load_phrases
@@ -252,7 +252,7 @@ def _count_days(text: str) -> int:
 def map_names() -> Mapping[str, Mapping[str, str]]:
     """Map the names that slots match, by letters, to presets; others to the nearest preset."""
     kinds = {"device": "accelerator", "cluster": "cluster", "model": "model"}
-    known = {slot: tuple(source.preset_names(kind)) for slot, kind in kinds.items()}
+    known = {slot: tuple(references.preset_names(kind)) for slot, kind in kinds.items()}
     ship = {slot: aliases.map_presets(kinds[slot], names) for slot, names in known.items()}
     rows = [(other, name) for name, others in aliases.iter_aliases("cluster") for other in others]
     nodes = {aliases.to_letters(other): name for other, name in rows}
@@ -574,7 +574,7 @@ def _suggest_words(words: str) -> str | None:
         return f"{words} h100, batch {words}, sequence {words}, tp {words}, {words} tokens"
     plain = [aliases.to_letters(word) for word in words.split() if len(word) > 2]
     said = (None, words, *words.split())  # which no suggestion may be
-    of = [name for name in source.preset_names("model") if name.startswith(tuple(plain))]
+    of = [name for name in references.preset_names("model") if name.startswith(tuple(plain))]
     close = (nearest(word, _collect_words()) for word in (words, *words.split()) if len(word) > 3)
     return " or ".join(of[:4]) if of else next((one for one in close if one not in said), None)
 
@@ -583,7 +583,7 @@ def _suggest_words(words: str) -> str | None:
 def _collect_words() -> list[str]:
     """Collect the names, keys and technical words that a suggestion may be."""
     kinds = ("model", "accelerator")
-    pool = [name for kind in kinds for name in source.preset_names(kind)]
+    pool = [name for kind in kinds for name in references.preset_names(kind)]
     pool += [word for kind in kinds for _, also in aliases.iter_aliases(kind) for word in also]
     pool += list_words("spelled families")
     return [*pool, *index_keys(), *aliases.on_the_hub(), *list_words("spelled")]

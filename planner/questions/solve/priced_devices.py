@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import PlanError, nearest
-from planner.documents import aliases, schema, source
+from planner.documents import aliases, references, schema, source
 from planner.documents.source import list_prices, name_price
 from planner.engine.evaluate import Number
 from planner.plans.document import Plan
@@ -118,9 +118,9 @@ def _list_clusters(provider: str | None, paid: Paid) -> tuple[Offer, ...]:
     clusters but instances, which one cloud alone has, then accelerators by themselves; those with
     assumed prices last. ``paid`` is how it is paid."""
     instances = {name for name, others in aliases.iter_aliases("cluster") if name in others}
-    names = [name for name in source.preset_names("cluster") if name not in instances]
+    names = [name for name in references.preset_names("cluster") if name not in instances]
     found = [_find_cluster(name, None, provider, paid) for name in names]
-    cards = source.preset_names("accelerator")
+    cards = references.preset_names("accelerator")
     found += [_find_card(name, None, provider, paid) for name in cards]
     return tuple(sorted(filter(None, found), key=lambda offer: (offer.assumed, offer.price)))
 
@@ -159,7 +159,7 @@ def _name_price(price: Price, paid: Paid) -> dict[str, str]:
 @cache
 def _read_preset(kind: str, name: str) -> dict[str, Any]:
     """Read a built-in document, completed by its schema."""
-    path = resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml"
+    path = resources.folder("presets") / references.FOLDERS[kind] / f"{name}.yaml"
     return schema.validate(source.load(path, kind=kind), kind).data
 
 
@@ -182,7 +182,7 @@ def _parse_offer(plan: Plan, text: str) -> Offer:
     name, equals, written = (part.strip() for part in text.partition("="))
     with units.name_faults(f"--accelerators {text}"):
         price = {"price": units.parse(written, "USD/h")} if equals else None
-    clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
+    clusters, known = references.preset_names("cluster"), references.preset_names("accelerator")
     if name not in clusters:
         name = aliases.find_preset("accelerator", name, known) or name
     if name not in (*clusters, *known):
