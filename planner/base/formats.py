@@ -34,7 +34,6 @@ class Format(NamedTuple):
         smallest_subnormal: the smallest number above 0, under the smallest scale; the smallest
             normal one of a format whose numbers all have the leading one.
         epsilon: from 1 to the next number.
-        infinities: whether numbers beyond the largest become infinite.
         block: numbers that share a scale; 1 without.
         scale: the format of the scale.
         scale_bytes: of the scale.
@@ -51,7 +50,6 @@ class Format(NamedTuple):
     smallest_normal: Fraction
     smallest_subnormal: Fraction
     epsilon: Fraction
-    infinities: bool
     block: int = 1
     scale: str | None = None
     scale_bytes: Fraction = Fraction(0)
@@ -159,8 +157,8 @@ def load_format(name: str) -> Format:
     smallest = TWO ** (int(subnormals) - bias)
     least = smallest / 2**fraction if subnormals else smallest
     limits = largest, smallest, least, TWO**-fraction
-    known, infinities = (name, said["name"], said["source"]), said["infinities"]
-    return Format(*known, Fraction(bits, 8), sign, exponent, fraction, *limits, infinities)
+    known = name, said["name"], said["source"]
+    return Format(*known, Fraction(bits, 8), sign, exponent, fraction, *limits)
 
 
 def sort_formats() -> list[Format]:

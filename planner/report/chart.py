@@ -43,7 +43,7 @@ class Plane:
     Args:
         points: what must lie inside, (x, y) each; both positive or not.
         names: titles of the axes; that of y is above its ticks.
-        words: format of the numbers of each axis.
+        x_words: format of the numbers along x, if not as those along y.
         x_values: ticks along x, if not round numbers.
         height: of the box.
 
@@ -57,20 +57,20 @@ class Plane:
         self,
         points: Sequence[Point],
         names: tuple[str, str],
-        words: tuple[Words, Words],
+        x_words: Words | None = None,
         x_values: Sequence[float] | None = None,
         height: int = HEIGHT,
     ) -> None:
         xs, ys = ([point[way] for point in points] for way in (0, 1))
         self.x_low, self.x_high, across = _fit_range(xs)
         self.y_low, self.y_high, up = _fit_range(ys)
-        y_ticks = [(y, words[1](y)) for y in _pick_ticks(self.y_low, self.y_high, up is math.log10)]
+        y_ticks = [(y, tick(y)) for y in _pick_ticks(self.y_low, self.y_high, up is math.log10)]
         left = 12 + LETTER * max((len(text) for _, text in y_ticks), default=0)
         edges = round(left), WIDTH - RIGHT, TOP, height - BOTTOM
         self.x = make_axis(self.x_low, self.x_high, edges[0], edges[1], across)
         self.y = make_axis(self.y_low, self.y_high, edges[3], edges[2], up)
         x_ticks = x_values or _pick_ticks(self.x_low, self.x_high, across is math.log10)
-        kept = _drop_overlaps([(self.x(x), words[0](x)) for x in x_ticks])
+        kept = _drop_overlaps([(self.x(x), (x_words or tick)(x)) for x in x_ticks])
         placed = [(self.y(y), text) for y, text in y_ticks]
         self.axes = Axes(WIDTH, height, *edges, kept, placed, *names)
         self._taken: list[Box] = []

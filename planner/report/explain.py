@@ -18,6 +18,7 @@ from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
 from planner.report.derivations import InputRow, describe_inputs
 from planner.report.facts import describe_allocator, format_interval, left_open
+from planner.report.sentences import wrap_text
 from planner.results.closed_form import derive_form
 from planner.results.collapse import LETTERS
 from planner.results.lookup import find_input, is_pattern, look_up, matching
@@ -567,11 +568,4 @@ def _fill_lines(text: str, first: str, rest: str | None = None) -> list[str]:
         first: the start of the first line.
         rest: the start of the others; by default the same.
     """
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first]
+    return wrap_text(text, first, rest, break_long_words=False) or [first]

@@ -291,9 +291,9 @@ def _build_plots(found: SearchResult, capacity: float) -> list[Plot]:
         around = [_place_layout(layout, found.by) for _, layout in drawn]
         if own and own[0] <= most:
             around.append(own)
-        close = chart.Plane(around, names, (chart.tick, chart.tick))
+        close = chart.Plane(around, names)
     ends = [at for at, _ in kept] + ([(kept[0][0][0], capacity)] if capacity else [])
-    whole = chart.Plane(ends, names, (chart.tick, chart.tick))
+    whole = chart.Plane(ends, names)
     first = _build_plot(found, whole, "All layouts, a sample", kept, capacity, own, [])
     said = []
     if beyond := len(points) - len(kept):
@@ -364,9 +364,8 @@ def close(
     marked = {name: _place_layout(layout, found.by) for name, layout in others.items()}
     inside = [at for at in places if at[0] <= NEAR * least]
     inside += [at for at in marked.values() if at[0] <= FAR * least]
-    words = chart.tick, chart.tick
     names = f"{_name_objective(found)}, {unit}", "GiB of a device"
-    plane = chart.Plane([*inside, (places[0][0], capacity)], names, words, height=TALL)
+    plane = chart.Plane([*inside, (places[0][0], capacity)], names, height=TALL)
     front = [(_place_layout(one, found.by), Point(0, 0, True, True)) for one in found.front]
     part = _build_plot(found, plane, "", front, capacity, None, [])
     fronts = {at for at, _ in front}

@@ -21,21 +21,23 @@ def join_parts(parts: Iterable[tuple[str, str]]) -> str:
     return "".join(text for text, _ in parts)
 
 
-def wrap_text(text: str, indent: str = "", further: str | None = None) -> list[str]:
+def wrap_text(
+    text: str, indent: str = "", further: str | None = None, break_long_words: bool = True
+) -> list[str]:
     """Wrap text for a terminal, at most ``LINE`` characters a line.
 
     Args:
         text: the text.
         indent: the start of the first line.
         further: the start of the others; by default the same.
+        break_long_words: whether a word that is longer than a line is broken.
 
     Returns:
         Lines; none if there is no text.
     """
     more = indent if further is None else further
-    return textwrap.wrap(
-        text, LINE, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False
-    )
+    how: Any = {"break_long_words": break_long_words, "break_on_hyphens": False}
+    return textwrap.TextWrapper(LINE, indent, more, **how).wrap(text)
 
 
 def format_quantity(quantity: Quantity, unit: str | None = None) -> str:

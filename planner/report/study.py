@@ -667,11 +667,8 @@ class Task(Record):
         else:
             late = None
         unit = self._view.size
-        plane = chart.Plane(
-            [(x, y / unit) for x, y in inside],
-            ("days of training", self._view.money),
-            (chart.tick, chart.tick),
-        )
+        names = "days of training", self._view.money
+        plane = chart.Plane([(x, y / unit) for x, y in inside], names)
 
         def at(cell: Cell) -> chart.Point:
             assert cell.drawn is not None

@@ -339,7 +339,7 @@ def _build_chart(
     words, own = {x[n]: body[n][1] for n in range(len(rows))}, [at[n] for n in at if body[n][-1]]
     names = axis.name, title + (f", {unit}" if unit not in ("1", "–", "") else "")
     ticks = [x[n] for n in at]
-    plane = chart.Plane([*at.values()], names, (lambda x: words[x], chart.tick), ticks, TALL)
+    plane = chart.Plane([*at.values()], names, lambda x: words[x], ticks, TALL)
     plane.keep_free(at.values())
     shapes = {"no": chart.CROSS, "tight": chart.TRIANGLE, "open": "h0", "fits": "h0"}
     kept = {state: [at[n] for n in at if body[n][3] == state] for state in shapes}

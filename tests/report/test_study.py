@@ -50,7 +50,7 @@ positive = st.floats(0.01, 1e6, allow_subnormal=False)
     st.booleans(),
 )
 def test_labels_lie_inside_and_on_no_other(points: list[tuple[float, float]], far: bool) -> None:
-    plane = chart.Plane(points, ("x", "y"), (chart.tick, chart.tick))
+    plane = chart.Plane(points, ("x", "y"))
     assert all(map(plane.is_inside, points))
     ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
     labels = plane.place_labels([(point, str(n)) for n, point in enumerate(points)], far=far)
@@ -67,7 +67,7 @@ def test_labels_lie_inside_and_on_no_other(points: list[tuple[float, float]], fa
 
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=20))
 def test_ticks_are_inside_and_grow(points: list[tuple[float, float]]) -> None:
-    axes = chart.Plane(points, ("x", "y"), (chart.tick, chart.tick)).axes
+    axes = chart.Plane(points, ("x", "y")).axes
     for ticks, low, high in (
         (axes.x_ticks, axes.left, axes.right),
         ([*reversed(axes.y_ticks)], axes.top, axes.bottom),
