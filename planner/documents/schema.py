@@ -26,7 +26,7 @@ from planner.documents.json_schema import (
 from planner.documents.source import Document, Path_
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
-__all__ = ["describe", "is_number", "list_key_paths", "validate"]
+__all__ = ["describe", "is_number", "list_key_paths", "validate", "walk_schema"]
 
 DEFAULT = Origin("default", "default")
 ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
@@ -172,7 +172,7 @@ def list_key_paths(schema: str) -> Sequence[str]:
         level = [
             (f"{prefix}{name}.", inner)
             for prefix, around in level
-            for part in _walk_schema(around)
+            for part in walk_schema(around)
             for name, inner in part.get("properties", {}).items()
         ]
         found |= {path.rstrip(".") for path, _ in level}
@@ -187,7 +187,7 @@ def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
         schema: as for `validate`.
         path: dotted, such as `training.tokens`; items of lists by any index.
     """
-    parts = list(_walk_schema(read_schema(schema)))
+    parts = list(walk_schema(read_schema(schema)))
     said: dict[str, Any] = {}
     steps = path.split(".") if isinstance(path, str) else [str(step) for step in path]
     for step in filter(None, steps):
@@ -199,7 +199,7 @@ def describe(schema: str, path: str | Sequence[str | int]) -> Schema | None:
         if not found:
             return None
         said = {key: value for inner in reversed(found) for key, value in inner.items()}
-        parts = [part for inner in found for part in _walk_schema(inner)]
+        parts = [part for inner in found for part in walk_schema(inner)]
     for part in parts:
         for key, value in part.items():
             said.setdefault(key, value)
@@ -213,9 +213,9 @@ _STRUCTURE = {
 }  # fmt: skip
 
 
-def _walk_schema(schema: Schema) -> Iterator[Schema]:
+def walk_schema(schema: Schema) -> Iterator[Schema]:
     """Yield a schema and all its conditional parts and alternatives."""
     yield schema
     branches = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
     for part in (*schema.get("allOf", ()), *schema.get("anyOf", ()), *branches):
-        yield from _walk_schema(part)
+        yield from walk_schema(part)

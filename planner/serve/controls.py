@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from planner.base import numbers, resources
 from planner.base.display import clean, headline
 from planner.base.sandbox import Record
-from planner.documents import json_schema, references
+from planner.documents import json_schema, references, schema
 from planner.documents.yaml_nodes import Node
 from planner.plans import layout
 from planner.plans.document import Plan
@@ -99,12 +100,8 @@ def list_settings() -> Mapping[str, Control]:
 
 def _list_scalars(prefix: str, said: Any) -> Iterator[str]:
     """The keys below a schema that hold something else than a mapping."""
-    if not isinstance(said, Mapping):
-        return
-    further = [said[word] for word in ("then", "else") if word in said]
-    for part in (*said.get("allOf", ()), *said.get("anyOf", ()), *further):
-        yield from _list_scalars(prefix, part)
-    for name, inner in said.get("properties", {}).items():
+    parts = schema.walk_schema(said) if isinstance(said, Mapping) else ()
+    for name, inner in chain.from_iterable(part.get("properties", {}).items() for part in parts):
         key, kinds, items = f"{prefix}{name}", inner.get("type", ()), inner.get("items")
         yield from _list_scalars(f"{key}.", inner)
         plain = not isinstance(items, Mapping) or items.get("type") != "object"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import os
@@ -380,12 +381,12 @@ def test_a_forged_command_is_no_report_or_lost(
 def test_a_fault_of_the_program_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import listing
+    from planner.cli import list as listing
 
-    def broken(what: str | None) -> str:
+    def broken(options: argparse.Namespace) -> str:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr(listing, "format_listing", broken)
+    monkeypatch.setattr(listing, "run_list", broken)
     assert main(["list"]) == 70
     said = capsys.readouterr()
     assert said.err == "internal error: ValueError: two\\nlines (--debug shows where)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 from typing import Any
@@ -17,8 +18,9 @@ KINDS = {folder or "plans": kind for kind, folder in references.FOLDERS.items()}
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
 
-def format_listing(what: str | None = None) -> str:
+def run_list(options: argparse.Namespace) -> str:
     """Format the table of one kind; without a kind, of every kind of preset."""
+    what: str | None = options.what
     if what == "precisions":
         from planner.report import precisions
 
