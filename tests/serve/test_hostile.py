@@ -10,6 +10,8 @@ import logging
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -181,50 +183,52 @@ def test_with_few_files_everybody_is_served_and_the_log_is_short() -> None:
         assert len(one.stopped()) < 1000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seconds", "request_"),
-    [
-        (connections.HEADER, b"GET / HTTP/1.1\r\nX: "),
-        (connections.REQUEST, b"POST /v1/evaluate " + BODY),
-        (connections.REQUEST, b"GET / " + BODY),
-    ],
-    ids=["header", "body", "a body that nobody reads"],
-)
-def test_a_client_that_sends_a_byte_now_and_then_is_ended(
-    server: Server, seconds: int, request_: bytes
-) -> None:
+def seconds_of_drops(server: Server, request: bytes) -> float:
+    """How long a client is kept that sends a request and then a byte now and then."""
     start = time.monotonic()
     with socket.create_connection(("127.0.0.1", server.port), timeout=1) as one:
-        one.sendall(request_)
+        one.sendall(request)
         with contextlib.suppress(ConnectionError):
-            while time.monotonic() - start < 2 * seconds + 20:
+            while time.monotonic() - start < 2 * connections.REQUEST + 20:
                 one.sendall(b"x")
                 with contextlib.suppress(TimeoutError):
                     if one.recv(1 << 16) == b"":
                         break
-    assert time.monotonic() - start < seconds + 10
+    return time.monotonic() - start
 
 
-@pytest.mark.slow
-def test_a_client_that_does_not_read_is_ended(server: Server) -> None:
+def seconds_unread(server: Server) -> float:
+    """How long a client is kept that reads none of its answers."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(("127.0.0.1", server.port))
         one.settimeout(1)
         with contextlib.suppress(TimeoutError):
             one.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
-        start, ended = time.monotonic(), False
-        while not ended and time.monotonic() - start < connections.ANSWER + 20:
-            time.sleep(1)
-            try:
-                one.recv(64)
-                one.send(b"x")
-            except TimeoutError:
-                pass
-            except ConnectionError:
-                ended = True
-    assert ended
+        start = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - start < connections.ANSWER + 20:
+                time.sleep(1)
+                with contextlib.suppress(TimeoutError):
+                    one.recv(64)
+                    one.send(b"x")
+        return time.monotonic() - start
+
+
+@pytest.mark.slow
+def test_clients_that_keep_the_server_waiting_are_ended(server: Server) -> None:
+    """All at once: a header, a body and a body that nobody reads come a byte now and then, and
+    answers are left where they are."""
+    late = {
+        b"GET / HTTP/1.1\r\nX: ": connections.HEADER,
+        b"POST /v1/evaluate " + BODY: connections.REQUEST,
+        b"GET / " + BODY: connections.REQUEST,
+    }
+    with ThreadPoolExecutor() as threads:
+        unread = threads.submit(seconds_unread, server)
+        kept = list(threads.map(partial(seconds_of_drops, server), late))
+        assert all(took < most + 10 for took, most in zip(kept, late.values(), strict=True))
+        assert unread.result() < connections.ANSWER + 20
 
 
 @pytest.mark.slow
