@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from planner.base.errors import PlanError
 from planner.engine.instance import compute_values
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.questions import domains, loading
+from planner.questions import loading
 from planner.questions.constraints import Limit, fit_limit
 from planner.questions.search import bounded_search, engine, layouts
 from planner.questions.search.bounded_search import FEWER, BoundedSearch
@@ -133,13 +131,6 @@ def test_a_quantity_that_no_layout_has_says_why() -> None:
         find_best(plan, "cost.total")
     with pytest.raises(PlanError, match="cost"):
         BoundedSearch(plan, "cost.total").run_question(BoundedSearch.find_best)
-
-
-def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
-    found = [tuple(layout.values()) for layout in domains.yield_starts(24)]
-    whole = [1, 2, 3, 4, 6, 8, 12, 24]
-    every = [d for d in product(whole, whole, whole) if 24 % prod(d) == 0]
-    assert found == sorted(every, key=lambda d: (prod(d), d))
 
 
 # -- layouts whose numbers are given -----------------------------------------------------------
