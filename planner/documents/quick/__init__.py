@@ -105,8 +105,8 @@ def _split_values(text: str, joins: str) -> list[str]:
     pieces = [*splits.list_splits(text)[0]]
     kinds = [_map_kinds([one]) for one in pieces]
     for i, (of, after) in enumerate(pairwise(kinds)):
-        joined = not text[pieces[i].end : pieces[i + 1].begin].strip()
-        for kind in of.keys() & after.keys() if joined else ():  # llama 70b
+        joined = not text[pieces[i].end : pieces[i + 1].begin].strip(" -_")
+        for kind in of.keys() & after.keys() if joined else ():  # llama 70b, 30b-a3b
             of[kind] |= after[kind]
             after[kind] = of[kind]
     values = {kind: [of[kind] for of in kinds if kind in of] for of in kinds for kind in of}
@@ -137,8 +137,10 @@ def _split_values(text: str, joins: str) -> list[str]:
 def _map_kinds(pieces: Iterable[splits.Piece]) -> dict[str, set[str]]:
     """Map what may be compared, a model, a device or another key, to its values in pieces."""
     found: dict[str, set[str]] = {}
-    values = ((key, value) for piece in pieces for key, value in (piece.values or {}).items())
-    for key, value in values:
+    rows = [piece.values for piece in pieces if piece.values]
+    for key, value in ((key, value) for row in rows for key, value in row.items()):
+        if key == "tuned" and any("training.objective" in row for row in rows):
+            continue  # the objective says it
         if key not in load_phrases()["unread"] and key not in load_phrases()["uncompared"]:
             layout = key.startswith("parallelism.") or key == "data alone"
             kind = "layout" if layout else load_phrases()["same kind"].get(key, key)

@@ -158,7 +158,7 @@ def _assume_phases(said: LineValues, asked: list[str]) -> bool:
     """
     rows, algorithm = load_phrases()["reinforcement"], said["rl.algorithm"]
     sized = isinstance(said["model"].value, dict) and "parameters" in said["model"].value
-    cap = said.pop("rl.response_tokens", None)
+    cap, mean = said.pop("rl.response_tokens", None), said.pop("rl.response_tokens.mean", None)
     few = said.pop("length alone", None) or runs.find_few_tokens(said)
     long = "training.tokens" in said and few is None
     if sized or long or {*asked} & {*rows["unplanned"]} or said.keys() & {*rows["unplanned"]}:
@@ -200,8 +200,10 @@ def _assume_phases(said: LineValues, asked: list[str]) -> bool:
     prompt = min(part.value, whole // 2)
     said["rl.prompt_tokens"] = part._replace(value=prompt)
     why = rows["mean"] if cap or few or LENGTH in said else why
+    if mean and not cap:
+        cap, why = mean._replace(value=2 * mean.value), rows["cap"]
     cap = cap or few or Said(whole - prompt, START)
-    lengths = {"mean": max(1, cap.value // 2), "cap": cap.value}
+    lengths = {"mean": mean.value if mean else max(1, cap.value // 2), "cap": cap.value}
     said["rl.response_tokens"] = cap._replace(value=lengths, why=terms.ASSUMED + why)
     both = prompt + cap.value
     both = min(both, longest) if longest and longest >= cap.value else both
