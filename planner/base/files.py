@@ -42,6 +42,16 @@ _ONCE: ContextVar[dict[str, bytes]] = ContextVar("once")
 
 
 @contextlib.contextmanager
+def set_variable(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    """Set a variable inside the block, which receives the value."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
+@contextlib.contextmanager
 def restrict_reading(folder: str | Path | None) -> Iterator[None]:
     """Restrict reading to a folder and to the files of the program inside the block. Standard input
     and pipes, which can be read only once, are cached.
@@ -57,23 +67,15 @@ def restrict_reading(folder: str | Path | None) -> Iterator[None]:
         if not os.path.isdir(folder):
             raise PlanError("no such folder", Place(f"--root {folder}"))
         root = os.path.realpath(folder)
-    token, once = _ROOT.set(root), _ONCE.set({})
-    try:
+    with set_variable(_ROOT, root), set_variable(_ONCE, {}):
         yield
-    finally:
-        _ROOT.reset(token)
-        _ONCE.reset(once)
 
 
 @contextlib.contextmanager
 def record_reads() -> Iterator[set[str]]:
     """Record the real paths of the files that are opened for reading inside the block."""
-    opened_files = set[str]()
-    token = _NOTED.set(opened_files)
-    try:
+    with set_variable(_NOTED, set[str]()) as opened_files:
         yield opened_files
-    finally:
-        _NOTED.reset(token)
 
 
 def is_recording() -> bool:
@@ -85,12 +87,9 @@ def is_recording() -> bool:
 def use_copy(folder: str | Path) -> Iterator[None]:
     """Use a folder of copied files as the root inside the block, bounded as the originals were:
     nothing around the folder belongs to the files."""
-    top = _TOP.set(os.path.realpath(folder))
-    try:
-        with restrict_reading(folder if _ROOT.get() is not None else None):
-            yield
-    finally:
-        _TOP.reset(top)
+    bounded = restrict_reading(folder if _ROOT.get() is not None else None)
+    with set_variable(_TOP, os.path.realpath(folder)), bounded:
+        yield
 
 
 def is_top(folder: str | Path) -> bool:

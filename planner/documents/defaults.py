@@ -37,13 +37,10 @@ _OFF: ContextVar[bool] = ContextVar("off", default=False)
 
 
 @contextlib.contextmanager
-def ignore_defaults(off: bool = True) -> Iterator[None]:
+def ignore_defaults() -> Iterator[None]:
     """Ignore every trainplan.yaml inside the block (a server passes its defaults explicitly)."""
-    token = _OFF.set(off)
-    try:
+    with files.set_variable(_OFF, True):
         yield
-    finally:
-        _OFF.reset(token)
 
 
 def find_defaults(document: object, asked: Asked = None) -> Defaults | None:

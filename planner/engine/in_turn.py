@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from planner.base.files import set_variable
 from planner.engine.evaluate import Case, Evaluation
 
 #: Evaluations that are kept, and nodes of a graph beyond which the next plan begins another.
@@ -21,11 +22,8 @@ _KEPT: ContextVar[list[Evaluation] | None] = ContextVar("kept", default=None)
 @contextmanager
 def keep_graphs() -> Iterator[None]:
     """Evaluate each plan, in this context, on the graph of the nearest of the last ones."""
-    token = _KEPT.set([] if (kept := _KEPT.get()) is None else kept)
-    try:
+    with set_variable(_KEPT, [] if (kept := _KEPT.get()) is None else kept):
         yield
-    finally:
-        _KEPT.reset(token)
 
 
 def evaluate_case(case: Case, exact: bool = True, like: Evaluation | None = None) -> Evaluation:

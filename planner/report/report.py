@@ -108,11 +108,8 @@ def use_templates(folder: str | Path) -> Iterator[None]:
     """
     if not Path(folder).is_dir():
         raise PlanError("no such folder", Place(str(folder)), "a folder of templates")
-    token = _OWN.set(str(folder))
-    try:
+    with files.set_variable(_OWN, str(folder)):
         yield
-    finally:
-        _OWN.reset(token)
 
 
 def _render_template(escape: bool, template: str, given: Mapping[str, Any]) -> str:
