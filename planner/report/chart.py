@@ -232,14 +232,13 @@ def make_axis(
     return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), 1)
 
 
-def list_steps(low: float, high: float) -> list[float]:
-    """List about five round numbers, from at or below the low end to at or above the high one."""
-    span = (high - low) or abs(high) or 1.0
+def list_steps(high: float) -> list[float]:
+    """List about five round numbers, from 0 to at or above the high end."""
+    span = high or 1.0
     size = 10.0 ** math.floor(math.log10(span / 5))
     step = next(size * m for m in (1, 2, 2.5, 5, 10) if span / (size * m) <= 5)
-    first = math.floor(low / step)
-    count = math.ceil(round(high / step - first, 6))
-    return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]
+    count = math.ceil(round(high / step, 6))
+    return [round(i * step, 12) for i in range(max(count, 1) + 1)]
 
 
 def _drop_overlaps(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

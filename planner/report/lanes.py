@@ -144,7 +144,7 @@ def _list_moments(axis: TimeAxis, seconds: float, bottom: int) -> list[Label]:
     scale = next((step for step in SCALES["s"] if seconds >= step[1]), SCALES["s"][-1])
     unit, size, texts = scale[0], float(scale[1]), list[Label]()
     gone = axis.end - axis.start if axis.batches else 0.0
-    step = list_steps(0, (seconds - gone) / size)[1]
+    step = list_steps((seconds - gone) / size)[1]
     ticks = [i * step for i in range(int(seconds / size / step * (1 + 1e-9)) + 1)]
     places = axis.place_moments([moment * size for moment in ticks])
     said, middle, half = "", -math.inf, 0.0

@@ -91,29 +91,23 @@ def _pick_length(model: Any) -> int:
 
 def format_sizes(sizes: Sizes) -> str:
     """Format the sizes for a terminal, with the next command."""
-    plan = sizes.training.plan
-    length = exact_text(plan.get("training.sequence_length"))
+    plan, name = sizes.training.plan, sizes.name
+    length, precision = plan.get("training.sequence_length"), plan.get("training.precision")
     shape = found.list_shape(plan) if plan.model is not None else ["a size without a shape"]
-    lines = [clean(plan.get("model.name") or sizes.name)]
-    lines += [*textwrap.wrap(", ".join(shape), WIDTH), "", *_list_size_rows(sizes, SIZES)]
-    lines += ["", f"FLOPs of a token, in a sequence of {length}", *_list_size_rows(sizes, FLOPS)]
-    recipe = f"{plan.get('training.precision')}, {plan.get('training.optimizer')}"
-    lines += ["", f"Bytes to train, nothing divided ({recipe})", *_list_size_rows(sizes, STATES)]
-    if sizes.serving is not None:
-        lines += [
-            "",
-            f"Bytes to serve ({plan.get('training.precision')})",
-            *_list_size_rows(sizes, SERVED),
-        ]
-    if sizes.cache_of_token is not None:
-        lines += [
-            _format_size_row(
-                "KV cache of a token", numbers.text(sizes.cache_of_token, "bytes"), "on average"
-            )
-        ]
-    return "".join(
-        f"{one_line(line.rstrip())}\n" for line in [*lines, "", _suggest_next(sizes.name)]
-    )
+    lines = [clean(plan.get("model.name") or name), *textwrap.wrap(", ".join(shape), WIDTH)]
+    tables = {
+        "": SIZES,
+        f"FLOPs of a token, in a sequence of {exact_text(length)}": FLOPS,
+        f"Bytes to train, nothing divided ({precision}, {plan.get('training.optimizer')})": STATES,
+        f"Bytes to serve ({precision})": SERVED if sizes.serving is not None else None,
+    }
+    for head, table in tables.items():
+        if table is not None:
+            lines += ["", *filter(None, [head]), *_list_size_rows(sizes, table)]
+    if (cache := sizes.cache_of_token) is not None:
+        said = numbers.text(cache, "bytes")
+        lines.append(_format_size_row("KV cache of a token", said, "on average"))
+    return "".join(f"{one_line(line.rstrip())}\n" for line in [*lines, "", _suggest_next(name)])
 
 
 def _list_size_rows(sizes: Sizes, lines: Lines) -> list[str]:

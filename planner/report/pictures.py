@@ -196,7 +196,7 @@ def build_panels(
                 above = line - 4
             tops.append(Label(middle, above, texts[column], look))
         found.append(Panel(shapes, labels, tops, texts))
-    marks = [mark for mark in list_steps(0, top / scale) if mark * scale <= top]
+    marks = [mark for mark in list_steps(top / scale) if mark * scale <= top]
     ticks = [(y(mark * scale), tick(mark)) for mark in marks]
     names = dict.fromkeys(name for one in found for name in one.shapes)
     beside = [each.y for each in found[0].tops if each.x > of.right - WIDEST]
