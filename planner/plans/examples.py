@@ -72,7 +72,8 @@ def _count_tokens(draft: Draft) -> None:
     of = f"{numbers.text(each, style='exact')} tokens{' twice' if two else ''}"
     once = examples * each * (2 if two else 1)
     epochs = Fraction(training.get("tokens") or once) / Fraction(once)
-    epochs = draft.default(EPOCHS, epochs, "training.tokens over those of the examples, else 1")
+    counted = "the tokens over those of the examples" if training.get("tokens") else "one pass"
+    epochs = draft.default(EPOCHS, epochs, counted)
     times = f"{numbers.text(epochs, style='exact')} epochs of {numbers.exact_text(examples)}"
     why = f"{times} examples of {of}"
     tokens = draft.default(TOKENS, once * epochs, why)

@@ -846,11 +846,14 @@ def build_segments(rows: Sequence[tuple[str, Any, str]], whole: Any) -> list[Seg
 def format_changes(changes: Any, get: Any) -> str:
     """Format the changes of a layout: tensor 8→4, zero 1→2; a key without a value gets one:
     lora.rank 16."""
+    rows = ((key, get(key), value) for key, value in changes.items() if value is not None)
+    told = (
+        (key, bool(old) if isinstance(value, bool) and old is not None else old, value)
+        for key, old, value in rows
+    )
     return ", ".join(
-        f"{trim_key(key)} {'' if get(key) is None else f'{format_option(get(key))}→'}"
-        f"{format_option(value)}"
-        for key, value in changes.items()
-        if value is not None
+        f"{trim_key(key)} {'' if old is None else f'{format_option(old)}→'}{format_option(value)}"
+        for key, old, value in told
     )
 
 

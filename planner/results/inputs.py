@@ -44,10 +44,15 @@ def list_inputs(plan: Plan) -> list[Input]:
     return found
 
 
+#: In place of the name of a part of a stack, and of a default.
+REASONS = {"stack": "that of the stack", "default": "the default"}
+
+
 def list_reasons(plan: Plan) -> dict[str, str]:
-    """Map keys whose values follow from others, or from the stack, to why they have them."""
-    every = list_inputs(plan)
-    return {one.key: one.origin for one in every if one.kind in ("derived", "stack")}
+    """Map keys whose values follow from others, from the stack or from nothing that is said, to why
+    they have them."""
+    every = [one for one in list_inputs(plan) if one.kind in ("derived", "stack", "default")]
+    return {one.key: REASONS.get(one.origin.partition(" ")[0], one.origin) for one in every}
 
 
 def _yield_leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
