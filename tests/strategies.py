@@ -103,7 +103,7 @@ NUMBERS: dict[str, tuple[Any, ...]] = read_data("strategies")["numbers"]
 SWITCHES = (
     "training.distributed_optimizer", "training.partition_activations", "training.early_stop",
     "training.offload.gradients", "parallelism.sequence", "parallelism.reshard",
-    "parallelism.tensor_overlap",
+    "parallelism.tensor_overlap", "parallelism.split_root",
 )  # fmt: skip
 
 

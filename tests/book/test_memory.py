@@ -393,6 +393,18 @@ def test_an_update_that_copies_gradients_is_the_peak_whatever_the_length() -> No
     assert 2 * 5e8 <= more < 2 * 5e8 + 2**27
 
 
+def test_embedding_and_head_in_units_of_their_own_are_not_gathered_together() -> None:
+    """torchtune shards Llama 3.1 70B with `custom_sharded_layers` (recipes/configs/llama3_1): of
+    two matrices of 128,256 x 8,192 in bf16 one at a time is whole beside the layers."""
+    training = {"stack": "torchtune@2024-11", "sequence_length": 2048, "global_batch": 16}
+    plan = {"model": "llama3.1-70b", "cluster": "8 x a100", "training": training}
+    whole, apart = (
+        value_of({**plan, "parallelism": {"zero": 3, "split_root": split}}, "memory.total")
+        for split in (False, True)
+    )
+    assert whole - apart == 2 * 128256 * 8192
+
+
 def test_fused_kernels_keep_what_they_take_alone() -> None:
     """Liger-Kernel, src/liger_kernel/ops: rms_norm.py keeps its input and reciprocal deviations,
     swiglu.py gate and up alone; transformers keeps an fp32 input, what it normalized, and the

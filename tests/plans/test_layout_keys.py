@@ -26,7 +26,7 @@ MODEL = "mixtral-8x7b"
 #: Keys of the schema's section that say how a layout is found or run, and divide nothing.
 HOW = frozenset({
     "auto", "for", "margin", "context_exchange", "dispatcher", "expert_overlap", "reshard",
-    "vocab_multiple", "tensor_overlap", "data_overlap", "send_overlap",
+    "vocab_multiple", "tensor_overlap", "data_overlap", "send_overlap", "split_root",
 })  # fmt: skip
 
 

@@ -60,15 +60,28 @@ gathered = of_phase(
 _root = sum_on_stage(gathered_part, layers=False)
 _layer = max_on_stage(gathered_part, layers=True)
 _units = partial(gathered.where, zero=3, bucketed=False)
-_units(reshard=True, phase="loss").equals(
+_units(reshard=True, split_root=False, phase="loss").equals(
     _root + _layer, "The root's group (embedding and head) and the last layer."
 )
-_units(reshard=True, phase="backward").equals(
+_units(reshard=True, split_root=False, phase="backward").equals(
     _root + 2 * _layer,
     "The root's group stays gathered; of the layers, one is worked on and the next one is on its "
     "way.",
 )
-_units(phase="first").equals(_root + _layer, "The root's group and this layer.")
+_units(split_root=False, phase="first").equals(_root + _layer, "The root's group and this layer.")
+#: Embedding and head are let go of as layers are: one of them at a time lies beside a layer.
+OF_OWN = "torchtune, training/_distributed.py (shard_model); PyTorch FSDP2, _fsdp_param_group.py"
+_own = max_on_stage(gathered_part, layers=False)
+_apart = partial(gathered.by, OF_OWN, zero=3, bucketed=False, split_root=True)
+_apart(reshard=True, phase="loss").equals(
+    _own + _layer, "The head, and the last layer, which its backward pass fetches ahead."
+)
+_apart(reshard=True, phase="backward").equals(
+    2 * _layer, "The layer that is worked on, and the next one, which is on its way."
+)
+_apart(phase="first").equals(
+    _own + _layer, "This layer, and the embedding, which its backward pass fetches ahead."
+)
 _units(reshard=False, phase=("loss", "backward")).equals(
     sum_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
 )
@@ -136,9 +149,14 @@ _in_units(phase="first").equals(
     _of_head + _of_matrix + max_on_stage(k_red * _own_parameters, layers=True),
     "The same, and the layer before on its way to its shards.",
 )
-_in_units(phase="gradients").equals(
-    sum_on_stage((k_c + k_red) * _own_parameters, layers=False),
+_of_root = (k_c + k_red) * _own_parameters
+_in_units(split_root=False, phase="gradients").equals(
+    sum_on_stage(_of_root, layers=False),
     "The root's group (embedding and head): gradients as they are made and as they are summed.",
+)
+_in_units(split_root=True, phase="gradients").equals(
+    max_on_stage(_of_root, layers=False),
+    "The embedding's gradient as it is made and as it is summed.",
 )
 reduced.by(ONE_BY_ONE, zero=3, bucketed=True, phase=("backward", "first", "gradients")).equals(
     k_c * max_on_stage(Max(trained, "component")),
