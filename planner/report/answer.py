@@ -278,10 +278,15 @@ class Overview(Record):
         """What a device needs, what it may come to, and how; of a plan whose device is too small
         for what the allocator would keep, that is what it may come to."""
         worst, kept = (self._result[name] for name in ("memory.at_worst", PROCESS))
-        free = self._result.get("memory.headroom")
-        if self.status in ("tight", "bad") and free is not None and free.number < 0:
+        if self.lacking:
             return self._result[NEEDED], kept, "with what the allocator would keep"
         return kept, worst, "at worst"
+
+    @property
+    def lacking(self) -> bool:
+        """Whether a device is too small for what the allocator would keep."""
+        free = self._result.get("memory.headroom")
+        return self.status in ("tight", "bad") and free is not None and free.number < 0
 
     def _find_short_phase(self) -> tuple[str, Any, str] | None:
         """Find the phase of reinforcement learning in which a device is too small: bytes between

@@ -82,6 +82,7 @@ class Section(NamedTuple):
         first: ids of the rows at the top.
         beside: tables by the entries of an axis.
         told: label and id of each number in the section's head.
+        lacking: the same of a plan of which a device is too small for the allocator's cache.
         open: whether pages show it unfolded.
     """
 
@@ -93,6 +94,7 @@ class Section(NamedTuple):
     first: Sequence[str] = ()
     beside: Sequence[Beside] = ()
     told: Pairs = ()  # label and id of numbers in the section's head
+    lacking: Pairs = ()
     open: bool = False
 
 

@@ -287,7 +287,9 @@ class ReportView(Record):
         rows = [q for q in (*first, *quantities.values()) if q.value or q.declared.own]
         if not (sums or compared or rows or absent):
             return None
-        told = [(words, i) for words, i in section.told if i in self._result]
+        short = "memory.needed" in self._result and answer_of(self._result).lacking
+        heading = section.lacking if short and section.lacking else section.told
+        told = [(words, i) for words, i in heading if i in self._result]
         digits: Rows = [[headline(q.title), Link(q.id, q.text()), _format_digits(q)] for q in rows]
         head = ["Quantity", "Value", "In full"]
         return SectionView(
