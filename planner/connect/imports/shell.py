@@ -104,7 +104,7 @@ def list_commands(text: str, variables: Mapping[str, str], place: Place) -> list
     try:
         given = read_sbatch(text)
         sets = ((given.get(one), names) for one, names in LAUNCHERS["slurm"].items())
-        known = {name: value for value, names in sets if value for name in names}
+        known = {"HOME": "~"} | {name: value for value, names in sets if value for name in names}
         reader = _ShellReader([*_split_tokens(text, place)], {**known, **variables}, place)
         reader.follow_list((), None)
     except RecursionError:
