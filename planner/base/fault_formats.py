@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from planner.base import files
 from planner.base.display import as_json
@@ -106,6 +105,8 @@ def _build_sarif(rule: str, index: int, fault: Fault) -> dict[str, Any]:
 def _format_uri(file: str) -> str:
     """Format a path as a URI reference; a relative path stays relative, so that a viewer finds the
     file in its own checkout."""
+    from urllib.parse import quote
+
     path = Path(file)
     if path.is_absolute():
         return path.as_uri()

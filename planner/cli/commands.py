@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
@@ -811,6 +810,27 @@ def _run_explain_oom(options: argparse.Namespace) -> str:
     return explain_failure(_load_plan(options), options.text, options.snapshot, options.format)
 
 
+def _run_measure(options: argparse.Namespace) -> int:
+    """Measure this machine."""
+    from planner.cli.measure import run_measure
+
+    return run_measure(options)
+
+
+def _run_calibrate(options: argparse.Namespace) -> int:
+    """Fit the rates of a cluster to logs."""
+    from planner.cli.calibrate import run_calibrate
+
+    return run_calibrate(options)
+
+
+def _run_list(options: argparse.Namespace) -> str:
+    """Return the table of what is built in."""
+    from planner.cli.listing import format_listing
+
+    return format_listing(options.what)
+
+
 def _run_tensor(options: argparse.Namespace) -> str:
     """Return the size of a tensor in each number format."""
     from planner.report import precisions
@@ -898,21 +918,12 @@ def _run_completion(options: argparse.Namespace) -> str:
     return build_script(options.shell)
 
 
-def _find_handler(name: str) -> Handler:
-    """Find the function that runs a command: ``_run_NAME`` above, else ``run_NAME`` of the module
-    of that name."""
-    own: Handler | None = globals().get(f"_run_{name}")
-    return own or (
-        lambda options: getattr(import_module(f"planner.cli.{name}"), f"run_{name}")(options)
-    )
-
-
-#: The commands by name, in the order in which help lists them.
+#: The commands by name, in the order in which help lists them; ``_run_NAME`` above runs each.
 COMMANDS = {
     name: Command(
         row["help"],
         tuple(_list_args(row.get("arguments", ()))),
-        _find_handler(name.replace("-", "_")),
+        globals()[f"_run_{name.replace('-', '_')}"],
         tuple(row.get("examples", ())),
     )
     for name, row in ROWS["commands"].items()

@@ -37,9 +37,8 @@ MARKER = "<!-- trainplan diff -->"
 WIDTH, LINES, BYTES, SHORT = 80, 25, 6000, 28
 #: Keys and parts that are shown at most.
 KEYS, PARTS, ASKED = 5, 6, 4
-_TABLE = resources.load_beside(__file__)
 #: Headlines: name, and the words for less and more.
-HEADLINES: Mapping[str, Sequence[str]] = _TABLE["headlines"]
+HEADLINES: Mapping[str, Sequence[str]] = resources.load_beside(__file__)
 MOST_HEADLINES = 3
 #: Changes below this share are omitted beside larger ones.
 SLIGHT = Fraction(1, 200)
@@ -205,8 +204,8 @@ def list_answers(found: Diff) -> list[str]:
 
 def list_unchanged(found: Diff) -> str:
     """List what did not change, of the plan, the program, presets and prices."""
-    names = (_TABLE["unchanged"][cause] for cause in CAUSES if cause not in found.causes)
-    return ", ".join(name.format(found.versions[1]) for name in names)
+    names = {"plan": "the plan", "program": f"the program ({found.versions[1]})"}
+    return ", ".join(names.get(cause, cause) for cause in CAUSES if cause not in found.causes)
 
 
 def _list_first(found: Diff) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from planner.base import version
+from planner.base import files, version
 from planner.documents import schema_files
 from planner.serve.programs import DOCUMENTS, TOOLS, WORDS, Programs, Tool
 
@@ -49,7 +49,7 @@ def _build_components(kind: str) -> dict[str, Any]:
             node |= _ref(build_name(name))
         return node
 
-    whole = json.loads(json.dumps(schema_files.build_bundle(kind)), object_hook=move)
+    whole = files.parse_json(json.dumps(schema_files.build_bundle(kind)), object_hook=move)
     parts = {build_name(name): part for name, part in whole["definitions"].items()}
     rest = {key: part for key, part in whole.items() if key not in schema_files.OF_A_FILE}
     return {kind: rest, **parts}

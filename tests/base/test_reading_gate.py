@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import os
@@ -381,12 +380,12 @@ def test_a_forged_command_is_no_report_or_lost(
 def test_a_fault_of_the_program_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import list as listing
+    from planner.cli import listing
 
-    def broken(options: argparse.Namespace) -> str:
+    def broken(what: str | None) -> str:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr(listing, "run_list", broken)
+    monkeypatch.setattr(listing, "format_listing", broken)
     assert main(["list"]) == 70
     said = capsys.readouterr()
     assert said.err == "internal error: ValueError: two\\nlines (--debug shows where)\n"

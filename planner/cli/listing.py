@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import re
 from typing import Any
@@ -18,9 +17,8 @@ KINDS = {folder or "plans": kind for kind, folder in references.FOLDERS.items()}
 FACTS = {"cluster": {"devices": " devices"}, "accelerator": {"memory": ""}}
 
 
-def run_list(options: argparse.Namespace) -> str:
+def format_listing(what: str | None = None) -> str:
     """Format the table of one kind; without a kind, of every kind of preset."""
-    what: str | None = options.what
     if what == "precisions":
         from planner.report import precisions
 
