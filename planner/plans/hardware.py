@@ -112,7 +112,10 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
                     draft.default(f"cluster.failures.{name}", value, why)
     bills = resources.load_preset("practice/billing")["providers"]
     _fill_bill(draft, bills.get(provider) if paid_there else None)
-    if draft.get("cluster.spot_share") not in (None, 1) and draft.get("cluster.bill") is not None:
+    if draft.get("cluster.spot_share") is not None and purchase != "spot":
+        wrong = "a share of the run on spot devices, of which none are rented"
+        draft.fault("cluster.spot_share", wrong, "cluster.purchase: spot", "cluster.purchase")
+    elif draft.get("cluster.spot_share") not in (None, 1) and draft.get("cluster.bill") is not None:
         wrong = "a share of the run on spot devices beside a bill"
         draft.fault("cluster.spot_share", wrong, "cluster.spot_share without cluster.bill")
     if purchase == "spot":

@@ -95,3 +95,9 @@ def test_a_share_on_spot_devices_is_not_billed() -> None:
     spot = {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "aws", "purchase": "spot"}
     with pytest.raises(PlanError, match=r"spot devices beside a bill"):
         evaluate(cluster={**spot, "spot_share": 0.5, "bill": {"increment": "1 h"}})
+
+
+def test_a_share_on_spot_devices_needs_spot_devices() -> None:
+    cluster = {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "aws", "spot_share": 0.5}
+    with pytest.raises(PlanError, match="of which none are rented"):
+        evaluate(cluster=cluster)

@@ -24,6 +24,7 @@ from planner.plans.document import Plan
 from planner.plans.pipeline import count_chunks, count_cut_layers
 from planner.plans.plan import variant
 from planner.questions.domains import MOST_LAYERS, Domain
+from planner.questions.solve.priced_devices import NODE
 
 #: Widths that grow with the hidden size, where the document gives them.
 WIDTHS = (
@@ -38,9 +39,6 @@ ASPECT = (64, 160)
 #: models, each of at least ``FINEST``.
 STEPS, FINEST = 4, 64
 WIDEST = 2**17
-#: Heads are a multiple of this where the hidden size does not determine their number: devices of a
-#: node, which tensor parallelism spans.
-NODE = 8
 #: Feed-forward widths keep their greatest common divisor with this.
 ROUND = 128
 #: Indices of one width in a domain.

@@ -19,7 +19,8 @@ from planner.results.inputs import find_origin
 ASKED = "--accelerators"
 #: The price of one device for an hour: a row of an accelerator's prices, or only ``price`` in USD.
 Price = Mapping[str, Any]
-#: Devices of a node of accelerators that no built-in cluster has.
+#: Devices of a node of accelerators that no built-in cluster has, and of a group of tensor
+#: parallelism in models whose hidden size does not determine the number of heads.
 NODE = 8
 #: How devices are paid: ``cluster.purchase`` and ``cluster.term``.
 Paid = tuple[str | None, str | None]
