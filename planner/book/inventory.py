@@ -98,10 +98,10 @@ def _make_vector(name: str, width: Expression, group: str, **more: Any) -> Compo
 
 
 def _make_conv(
-    name: str, kernel: Expression, channels: Expression, group: str, bias: bool = False
+    kernel: Expression, channels: Expression, group: str, bias: bool = False
 ) -> Component:
     """Return a convolution along the sequence, one kernel for each channel, divided by channels."""
-    return Component(name, kernel, channels, group, "column", bias, type="conv")
+    return Component("convolution", kernel, channels, group, "column", bias, type="conv")
 
 
 def list_attention(values: Values) -> Components:
@@ -338,7 +338,7 @@ def list_mamba(values: Values) -> Components:
     inner, state = m_in, n_st
     shared, steps = (2 * g_m * state, a_m) if second else (make_number(0), make_number(0))
     yield Component("input", h, 2 * inner + shared + steps, group, "column", bias)
-    yield _make_conv("convolution", k_conv, inner + shared, group, values["conv_bias"])
+    yield _make_conv(k_conv, inner + shared, group, values["conv_bias"])
     if second:
         for name in ("decay", "skip", "step_bias"):
             yield _make_vector(name, a_m, group)
@@ -371,7 +371,7 @@ def list_delta_net(values: Values) -> Components:
         yield Component("output_gate", h, vals, group, "column")
         yield Component("decay_gate", h, a_dv, group, "column")
     yield Component("step", h, a_dv, group, "column")
-    yield _make_conv("convolution", k_d, 2 * keys + vals, group)
+    yield _make_conv(k_d, 2 * keys + vals, group)
     yield _make_vector("decay", a_dv, group)
     yield _make_vector("step_bias", vals if low_rank else a_dv, group)
     yield Component(
@@ -385,7 +385,7 @@ def list_short_conv(values: Values) -> Components:
     """Yield a gated short convolution (LFM2, arXiv 2511.23404): two gates and a convolution."""
     group, bias = "short convolution", values["bias"]
     yield Component("input", h, 3 * h, group, "column", bias)
-    yield _make_conv("convolution", k_s, h, group, bias)
+    yield _make_conv(k_s, h, group, bias)
     yield Component("output", h, h, group, "row", bias)
 
 
@@ -394,7 +394,7 @@ def list_recurrence(values: Values) -> Components:
     group, width, gates = "recurrence", w_r, a_r
     yield Component("input", h, width, group, "column", True)
     yield Component("side", h, width, group, "column", True)
-    yield _make_conv("convolution", k_r, width, group, True)
+    yield _make_conv(k_r, width, group, True)
     for name in ("input_gate", "recurrence_gate"):
         yield Component(
             name, width / gates, width / gates, group, "column", True, copies=gates, applied=gates

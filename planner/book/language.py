@@ -35,6 +35,7 @@ bytes_of_part = partial(in_bytes, per="part")
 bytes_of_stage = partial(in_bytes, per="stage")
 bytes_of_component = partial(in_bytes, per="component")
 seconds_of_block = partial(seconds, per="block")
+of_experts = partial(estimate, per="block", block="moe")
 seconds_of_part = partial(seconds, per="part")
 
 

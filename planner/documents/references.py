@@ -116,9 +116,9 @@ def locate_file(
     return path, path.stem if shipped else None
 
 
-def list_runs(presets: Path | None = None) -> list[str]:
+def list_runs() -> list[str]:
     """List the names of the plans of published runs, each with its folder."""
-    return list_folder(OF_RUNS, presets)
+    return list_folder(OF_RUNS)
 
 
 def list_plans() -> list[str]:

@@ -37,7 +37,7 @@ STEP, ADAPTERS = "time.step_seconds", "training.lora.rank"
 SPEED, COST = "time.tokens_per_second", "cost.total"  # 0 where nothing predicts them
 #: The most changes combined if no single one is enough.
 TOGETHER = 2
-#: The most changes of a faster layout, and steps of hill climbing.
+#: The most changes that make a plan safe or a layout faster, and steps of hill climbing.
 MOST_CHANGES, MOST_STEPS = 3, 4
 #: Smallest relative gain of a step: predictions differ by more for other reasons.
 WORTH = 0.01
@@ -96,12 +96,11 @@ class Advice(NamedTuple):
         return {"missing": self.missing, "decides": self.decides, "safer": safer}
 
 
-def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
+def find_fixes(plan: Plan, lacking: float = 0) -> Advice | None:
     """Find the cheapest changes that make a plan safe.
 
     Args:
         plan: the plan.
-        most: how many changes to return.
         lacking: bytes that a run of the plan lacked, which a change must free besides.
 
     Returns:
@@ -138,7 +137,7 @@ def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
             remedy = _try_changes(evaluation, plan, changes, now, sum(rank for rank, _ in chosen))
             if remedy is not None and remedy.at_worst >= least:
                 found.append(remedy)
-        if len(found) >= most:
+        if len(found) >= MOST_CHANGES:
             break
     # All weights before adapters, one change before two; then by speed, or by how much they
     # interfere.
@@ -151,7 +150,7 @@ def find_fixes(plan: Plan, most: int = 3, lacking: float = 0) -> Advice | None:
         )
     )
     decides = max(parts, key=lambda part: parts[part])
-    return Advice(least - headroom, decides, tuple(found[:most]))
+    return Advice(least - headroom, decides, tuple(found[:MOST_CHANGES]))
 
 
 def _measure_slack(evaluation: Evaluation) -> float:

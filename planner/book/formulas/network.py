@@ -15,7 +15,6 @@ TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = f"{NARAYANAN}, section 3.2"
 
 rate = partial(estimate, unit="bytes/s")
-of_block = partial(seconds, per="block")
 
 link = rate(
     "network.link",
@@ -301,8 +300,6 @@ KERNELS = (
 NODES = e * t_e / n_node
 
 LIMITED = f"{DEEPSEEK_V3}, section 2.1.2"
-
-of_experts = partial(estimate, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:

@@ -38,8 +38,6 @@ of_kernels = partial(seconds_of_part, source="sum of its kernels")
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
-of_experts = partial(estimate, per="block", block="moe")
-
 PERMUTED = "Megatron-Core, moe/token_dispatcher.py and moe_utils.py (permute, unpermute)"
 accesses = of_experts(
     "time.permutation",

@@ -293,7 +293,7 @@ def match_pair(text: str, at: int) -> Iterator[Understood]:
         about = schema.describe("plan", dotted) or {}
         known = SWITCHES if about.get("type") == "boolean" else about.get("enum", ())
         named = value[2][0].isalpha() or bool(known)
-        vague = terms.is_listed(key, "fillers") or (named and word.lower() not in known)
+        vague = terms.is_filler(key) or (named and word.lower() not in known)
         if vague and (counted or "=" not in value[1]):
             continue
         yield value.end(), {dotted: SWITCHES.get(word.lower(), terms.parse_integer(word))}
@@ -548,7 +548,7 @@ def _list_pieces(text: str, at: int) -> list[Piece]:
     assert found is not None
     word = found[0].lower().rstrip(".'’:").replace("’", "'")
     word = re.sub(r"'(?:s|d|m|ll|re|ve)$", "", word)
-    if terms.is_listed(word, "fillers") or terms.is_listed(word.removesuffix("s"), "fillers"):
+    if terms.is_filler(word) or terms.is_filler(word.removesuffix("s")):
         pieces.append(Piece(at, found.end(), {}, (0, 1, 1)))
     elif is_harmless(word):
         pieces.append(Piece(at, found.end(), {"ignored": True}, (0, 1, 1)))

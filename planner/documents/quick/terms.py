@@ -170,9 +170,9 @@ def get_limit(name: str) -> Any:
     return load_phrases()["limits"][name]
 
 
-def is_listed(word: str, kind: str) -> bool:
-    """Decide whether a word is in a list of phrases.yaml, whatever its case and separators."""
-    return aliases.to_letters(word) in list_words(kind)
+def is_filler(word: str) -> bool:
+    """Decide whether a word says nothing of a run, whatever its case and separators."""
+    return aliases.to_letters(word) in list_words("fillers")
 
 
 def parse_integer(text: str) -> int | str:

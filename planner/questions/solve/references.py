@@ -61,16 +61,15 @@ def compute_by_bytes(plan: Plan) -> tuple[Closed, ...]:
     return tuple(found)
 
 
-def list_smaller(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
+def list_smaller(plan: Plan, size: int) -> list[tuple[str, int]]:
     """List built-in models next below a size.
 
     Args:
         plan: its kind of model, dense or with experts, is listed.
         size: the largest number of parameters.
-        most: the most models to list.
 
     Returns:
-        Names and parameters, the largest first, of models with a size in their names.
+        Names and parameters, the largest first, of three models with a size in their names.
     """
     counted = resources.read_json(resources.folder("presets") / "aliases" / "sizes.json")
     sparse = bool(plan.get("model.moe"))
@@ -79,4 +78,4 @@ def list_smaller(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
         for name, (_, total, active, _) in counted.items()
         if NAMED.search(name) and (total != active) == sparse and total <= size
     ]
-    return sorted(named, key=lambda pair: -pair[1])[:most]
+    return sorted(named, key=lambda pair: -pair[1])[:3]
