@@ -265,12 +265,17 @@ class Overview(Record):
             left = f"; {at_worst} at worst, after the allocator gives its cache back"
             left = left if at_worst not in ("", gib(free.value)) else ""
             what, why = "Peak memory", f" ({gib(free.value)} free{left})"
+            used = result["memory.process"]
             if peak is not None:
-                what, why = "The trainer takes", f"; the fullest phase {gib(peak.value)}"
+                critic, used, rollout = (
+                    result[f"rl.memory.{name}"] for name in ("critic", "update", "rollout")
+                )
+                of_it = f", of it the critic {gib(critic.value)}" if critic.value else ""
+                what, why = "An update takes", f"{of_it}; the rollout {gib(rollout.value)}"
             if self.status == "unknown":
                 what, why = "Memory of the states alone:", f"; {SIZE_ONLY}"
-            used, capacity = gib(result["memory.process"].value), gib(result[CAPACITY].value)
-            pieces.append((f"{what} {used} of {capacity} GiB per device{why}.", False))
+            capacity = gib(result[CAPACITY].value)
+            pieces.append((f"{what} {gib(used.value)} of {capacity} GiB per device{why}.", False))
         return pieces
 
     @property
