@@ -208,20 +208,21 @@ def _run_report(options: argparse.Namespace) -> int | str:
         raise PlanError("--only needs a result in JSON", None, "--format json")
     limit = fit_limit(margin_of(plan, options.margin), plan) if options.require_fit else None
     result = evaluate(plan)
-    _write_reports(result, kinds)
+    told = _write_reports(result, kinds)
     sys.stdout.write(report.as_text(result, options.format or "text", options.only))
+    sys.stdout.write(told if options.format in (None, "text") else "")
     missed = _print_missed(result.questions.missed)
     fit = limit and judge_limit(result, "--require-fit", Place(options.plan), limit, fits=True)
     return FAILED if missed or (fit and not fit.holds) else OK
 
 
-def _write_reports(result: Any, paths: Iterable[str]) -> None:
-    """Write the report of a result to each file, and say so beside the output."""
+def _write_reports(result: Any, paths: Iterable[str]) -> str:
+    """Write the report of a result to each file; return what is said of it in text, if anything."""
     from planner import report
 
     for path in paths:
         report.write_report(result, path)
-        print(f"report written to {path}", file=sys.stderr)
+    return f"\nReport written to {', '.join(paths)}.\n" if paths else ""
 
 
 def _report_model(options: argparse.Namespace) -> str:
@@ -265,7 +266,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
         files.write_text(path, f"{schema_files.make_schema_line('plan', path)}\n{said}")
         del kinds[path]
     result = evaluate(check_questions(loading.load(document)))
-    _write_reports(result, kinds)
+    told = _write_reports(result, kinds)
     if options.format != "text":
         sys.stdout.write(report.as_text(result, options.format))
         return FAILED if _print_missed(result.questions.missed) else OK
@@ -290,7 +291,7 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     where = f"written to {', '.join(documents)}" if documents else "-o plan.yaml writes it"
     said = f"# What was understood; {where}.\n{said}"
     parts = [_wrap_lead(lead), offers, verdict, _wrap_lead(below), body.rstrip(), said]
-    sys.stdout.write("\n\n".join(part for part in parts if part))
+    sys.stdout.write("\n\n".join(part for part in parts if part) + told)
     return FAILED if _print_missed(asked.missed) else OK
 
 
