@@ -339,8 +339,9 @@ def load(
 def list_prices(
     accelerator: Mapping[str, Any], purchase: str | None, term: str | None = None
 ) -> list[Mapping[str, Any]]:
-    """List the prices of an accelerator for a way to pay: the lowest first, assumed ones last, and
-    of spot devices first those of which it is known how often they are taken back.
+    """List the prices of an accelerator for a way to pay: the lowest first, but assumed ones last,
+    and first those without a term or with the shortest, and the spot devices of which it is known
+    how often they are taken back.
 
     Args:
         accelerator: its document.
@@ -348,7 +349,7 @@ def list_prices(
         term: as ``cluster.term``; None for any.
     """
 
-    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, Any]:
+    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, str, Any]:
         """Rank a price; it is text until its document is completed.
 
         Args:
@@ -357,7 +358,7 @@ def list_prices(
         price = row["price"]
         parsed = units.parse(price, "USD/h") if isinstance(price, str) else price
         known = row["kind"] != "spot" or "interruptions" in row
-        return not known, row["kind"] == "assumed", parsed
+        return not known, row["kind"] == "assumed", row.get("term", ""), parsed
 
     committed = ("reserved", "spot")
     rows = sorted(accelerator.get("prices") or (), key=rank)
