@@ -16,7 +16,7 @@ from planner.base.errors import PlanError
 from planner.base.numbers import PLAIN, format_column
 from planner.book.expressions import Symbol
 from planner.book.quantity import KINDS, Notation
-from planner.report.derivations import InputRow, describe_inputs
+from planner.report.derivations import InputRow, describe_inputs, label_entry
 from planner.report.facts import describe_allocator, format_interval, left_open
 from planner.report.sentences import wrap_text
 from planner.results.closed_form import derive_form
@@ -361,11 +361,11 @@ def _list_compared(quantities: Sequence[Quantity], trunk: str) -> list[str]:
     """List the operands that a maximum compared: entries with values, one line per quantity."""
     by_base: dict[str, list[str]] = {}
     for one in quantities:
-        entry = ",".join(entry.path for entry in one.entries)
-        by_base.setdefault(one.base, []).append(f"{entry or one.symbol} {_format_plain(one)}")
+        entry = ", ".join(map(label_entry, one.entries)) or one.symbol
+        by_base.setdefault(one.base, []).append(f"{entry}: {_format_plain(one)}")
     lines = []
     for base, values in by_base.items():
-        text = f"compared by {base}: {', '.join(values)}"
+        text = f"compared, each {base}: {'; '.join(values)}"
         lines += _fill_lines(text, f"{trunk}├─ ", f"{trunk}│    ")
     return lines
 
