@@ -362,7 +362,7 @@ demand_price = hourly(
     "demand_price", "price of one device for one hour without commitment", "on_demand_price",
     latex=r"\pi_dem",
 )  # fmt: skip
-x_spot = of_site("x_spot", "share of the run on spot devices", "spot_share")
+x_spot = symbol("x_spot", "share of the run on spot devices", "cluster.spot_share")
 electricity_price = of_site(
     "electricity_price",
     "price of electricity",
