@@ -58,7 +58,8 @@ class Way:
             )
             if done.returncode:
                 return dict.fromkeys(("text", *FILES), done.stderr.decode(errors="replace")[-200:])
-            made = {"text": done.stdout} | {kind: p.read_bytes() for kind, p in reports.items()}
+            text = done.stdout.replace(name.encode(), b".")  # which says where it wrote
+            made = {"text": text} | {kind: p.read_bytes() for kind, p in reports.items()}
         return {kind: hashlib.sha256(data).hexdigest()[:16] for kind, data in made.items()}
 
 
