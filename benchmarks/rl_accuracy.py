@@ -16,7 +16,8 @@ def main() -> None:
         record["model"] = model if isinstance(model, str) else model["extends"]
     for key in ("quantity", "model", "kind", "source"):
         some = records if key == "source" else [{**one, "group": one[key]} for one in records]
-        tables.publish(options, f"rl {key}", time_accuracy.lines(some), records)
+        by = "phase" if key == "quantity" else key
+        tables.publish(options, f"rl {key}", time_accuracy.lines(some, by), records)
         print()
 
 

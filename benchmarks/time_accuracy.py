@@ -20,9 +20,7 @@ from benchmarks.tables import Record
 from planner.plans import error_bands
 
 MARK = "time"
-HEADS = (
-    *("source", "runs", "mean", "median", "90 %", "worst", "bias", "in the interval", "left out"),
-)
+HEADS = ("runs", "mean", "median", "90 %", "worst", "bias", "in the interval", "left out")
 
 
 def compare(*files: Path) -> list[Record]:
@@ -31,9 +29,13 @@ def compare(*files: Path) -> list[Record]:
     return measured.compare(row for row in measured.read(*files) if row.quantity in told)
 
 
-def lines(records: Iterable[Record]) -> list[tuple[str, ...]]:
-    """The table: a line for each source, then each kind of run, its sources counted alike."""
-    table: list[tuple[str, ...]] = [HEADS]
+def lines(records: Iterable[Record], by: str = "source") -> list[tuple[str, ...]]:
+    """The table: a line for each source, then each kind of run, its sources counted alike.
+
+    Args:
+        by: what the lines are of, if not of sources.
+    """
+    table: list[tuple[str, ...]] = [(by, *HEADS)]
     groups = sorted(tables.grouped(records).items())
     for name, group in groups:
         counted = tables.judged(group)
@@ -51,7 +53,7 @@ def lines(records: Iterable[Record]) -> list[tuple[str, ...]]:
             each = [tables.spread([r["error"] for r in group])[0] for group in own]
             within = [fmean(tables.covered(group)) for group in own]
             cells = ("", "", "", "", f"{100 * fmean(within):.0f} %", "")
-            name = f"mean over {len(own)} sources, {kind}"
+            name = f"mean over {len(own)} {by}{'s' * (len(own) > 1)}, {kind}"
             table.append((name, str(sum(map(len, own))), percent(fmean(each)), *cells))
     return table
 
