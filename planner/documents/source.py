@@ -339,9 +339,9 @@ def load(
 def list_prices(
     accelerator: Mapping[str, Any], purchase: str | None, term: str | None = None
 ) -> list[Mapping[str, Any]]:
-    """List the prices of an accelerator for a way to pay: the lowest first, but assumed ones last,
-    and first those without a term or with the shortest, and the spot devices of which it is known
-    how often they are taken back.
+    """List the prices of an accelerator for a way to pay. First are spot devices of which it is
+    known how often they are taken back; then prices that nobody assumed, without a term or with the
+    shortest; of those the lowest.
 
     Args:
         accelerator: its document.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import gcd, prod
 
-from planner.base import units
+from planner.base import numbers, units
 from planner.base.numbers import exact_text, plain_text
 from planner.documents import references, source
 from planner.documents.quick import terms
@@ -234,7 +234,11 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
     if sold:
         bought = {"deadline", "training.tokens"} & said.keys() and "largest-model" in asked
         key, other = ("price", "provider") if bought else ("provider", "price")
-        why = f"nobody states a price; the lowest that is listed, {sold[0][other]}"
+        shown = sold[0][other]
+        if other == "price":
+            shown = numbers.text(units.parse(shown, "USD/h"), "USD/h")
+        first = terms.load_phrases()["first price"].get(paid, "the lowest that is listed")
+        why = f"nobody states a price; {first}, {shown}"
         said[f"cluster.{key}"] = terms.assume_value(sold[0][key], why)
     elif "time" not in asked and (spent or {"budget", "money"} & said.keys()):
         place = cloud.place if cloud else terms.START
