@@ -170,7 +170,9 @@ def _assume_phases(said: LineValues, asked: list[str]) -> bool:
     if sized or long or {*asked} & {*rows["unplanned"]} or said.keys() & {*rows["unplanned"]}:
         prompt = said.get("rl.prompt_tokens")
         for key in [key for key in said if key.startswith("rl.")]:
-            del said[key]
+            left = said.pop(key)
+            if key in ("rl.samples", "rl.prompts") and not left.is_assumed:
+                said.add_note(left.place, f"{key} {left.value}: not used")
         if cap and LENGTH not in said:
             said[LENGTH] = cap._replace(value=cap.value + (prompt.value if prompt else 0))
         said.add_note(algorithm.place, rows["note"].format(algorithm.value))
