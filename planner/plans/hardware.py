@@ -101,7 +101,8 @@ def _fill_prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
     provider, purchase = draft.get("cluster.provider"), draft.get("cluster.purchase")
     paid_there, ways = False, {"price": purchase, "reserved_price": "reserved"}
     for key, paid in (ways | ({"on_demand_price": None} if purchase == "spot" else {})).items():
-        for row in list_prices(accelerator, paid, draft.get("cluster.term")):
+        rows = list_prices(accelerator, paid, draft.get("cluster.term")) if provider else ()
+        for row in rows:
             if row["provider"] != provider:
                 continue
             why = name_price(row)

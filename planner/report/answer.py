@@ -40,7 +40,8 @@ from planner.results.inputs import find_origin
 from planner.results.result import DEFAULT_RATES, Quantity, Result
 from planner.results.verdict import FITS, VERDICTS, is_host_short
 
-PROCESS, NEEDED = "memory.process", "memory.needed"
+#: The memory of a device, and what of it leads where the device is too small for the rest.
+LEADING = PROCESS, NEEDED = "memory.process", "memory.needed"
 CAPACITY, COST = "memory.capacity", "cost.total"
 #: Parts of the memory of a device, in the order of the bar; allocator and runtime follow.
 OF_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "cache")
@@ -510,7 +511,7 @@ class Overview(Record):
         if identifier == PROCESS and self.status == "unknown":
             label = "Memory, states alone"
         ends, note, limit, ring = list[tuple[str, bool]](), "", None, None
-        if identifier in (PROCESS, NEEDED) and CAPACITY in self._result:
+        if identifier in LEADING and CAPACITY in self._result:
             capacity = self._result[CAPACITY]
             number, unit = gib(quantity.value), f"of {gib(capacity.value)} GiB"
             place, outside = _locate_value(capacity.number, quantity.number)
@@ -901,7 +902,7 @@ def _format_ends(quantity: Quantity) -> tuple[str, str]:
         return "", ""
     if quantity.declared.share:
         low, high = (quantity.declared.text(end).removesuffix(" %") for end in quantity.interval)
-    elif quantity.base in (PROCESS, NEEDED):
+    elif quantity.base in LEADING:
         low, high = map(gib, quantity.interval)
     else:
         size = choose_unit(quantity.value, quantity.unit)[1]

@@ -11,7 +11,7 @@ import unicodedata
 
 from planner.base.display import clean, columns
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.answer import NEEDED, PROCESS, Bar, Better, Headline, Overview, answer_of
+from planner.report.answer import LEADING, Bar, Better, Headline, Overview, answer_of
 from planner.report.facts import list_warnings
 from planner.results.lookup import LABELS
 from planner.results.result import Result
@@ -142,10 +142,7 @@ def _list_numbers(answer: Overview) -> list[str]:
         known = between or ("exact" if row.kind == "exact" else "")
         value = f"{row.number} {row.unit}".strip()
         label = _cut_text(re.split(r",| at | \(", row.label)[0], MOST_LABEL)
-        if row.id in (
-            PROCESS,
-            NEEDED,
-        ):  # the unit stands beside the name, a line has no room for more
+        if row.id in LEADING:  # the unit stands beside the name, a line has no room for more
             label, value = f"{label}, GiB", value.removesuffix(" GiB")
         value = value.replace("million", "M")
         rows.append((label, value, known, whisker, row.id))

@@ -28,11 +28,9 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     spent = said.pop("flop", None)
     _assume_offload(said)
     if of_nodes := said.pop("node hours", None):
-        each = said.get("cluster.devices_per_node")
-        if each is None:
-            said.assume("cluster.devices_per_node")
-            each = said["cluster.devices_per_node"]
-        said["hours"] = of_nodes._replace(value=str(Fraction(of_nodes.value) * each.value))
+        said.assume("cluster.devices_per_node")
+        each = said["cluster.devices_per_node"].value
+        said["hours"] = of_nodes._replace(value=str(Fraction(of_nodes.value) * each))
     if "rl.algorithm" in said:
         said.setdefault("tuned", said["rl.algorithm"]._replace(value=True))
     trained = {*terms.RUN}
