@@ -32,6 +32,8 @@ WORDS = (
 #: Lines as people type them, and what they must mean.
 LINES = read_data("quick_lines")
 SHORT = read_data("documents")["short_lines"]
+#: Forms in which people write one thing, and what else their line says.
+FORMS = read_data("quick_forms")
 
 
 def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
@@ -70,6 +72,27 @@ def test_lines_as_people_type_them(row: dict[str, Any]) -> None:
     schema.validate(source.load(document), "plan")
     told = "; ".join(quick.list_assumptions(document, lambda key: None, {}))
     assert all(key in told or key.partition(".")[0] in told for key in assumed)
+
+
+@pytest.mark.slow(every=2)
+@pytest.mark.parametrize(
+    ("rest", "forms"),
+    [pytest.param(row["rest"], one, id=one[0]) for row in FORMS for one in row["forms"]],
+)
+def test_forms_of_one_thing_read_alike_wherever_they_stand(
+    rest: list[str], forms: list[str]
+) -> None:
+    def read(form: str, place: int) -> dict[str, Any]:
+        parts = [*rest[: place % (len(rest) + 1)], form, *rest[place % (len(rest) + 1) :]]
+        found = dict(leaves(quick.parse_quick((", ", "; ")[place % 2].join(parts))))
+        values = {key: node.plain() for key, node in found.items() if key != "notes"}
+        if "training.tokens" in values:
+            values["training.tokens"] = units.parse(str(values["training.tokens"]), "tokens")
+        return {key: v for key, v in values.items() if (key, v) != ("cluster.devices_per_node", 8)}
+
+    first = read(forms[0], len(rest))
+    for place, form in enumerate(forms[1:]):
+        assert read(form, place) == first, form
 
 
 def test_models_that_say_their_tokens_ship() -> None:

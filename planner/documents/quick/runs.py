@@ -202,16 +202,15 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
     spent = (solved and "cost" not in asked) or "price" in said
     if money and not spent and Fraction(money.value) < get_limit("hourly"):
         said["price"] = said.pop("money").assume("price", None, money.value)
-    price, whole = said.pop("price", None), said.pop("node price", None)
-    cloud, each = said.pop("cloud", None), said.get("cluster.devices_per_node")
+    price, of, whole, cloud = said.take("price", "price of", "node price", "cloud")
+    each, many = said.get("cluster.devices_per_node"), said.get("cluster.devices")
     kind = said.get("cluster.accelerator")
     paid = said.read("cluster.purchase")
     device = load_like("accelerator", kind.value).data if kind else {}
     listed = source.list_prices(device, paid, said.read("cluster.term"))
     most = 2 * max((units.parse(one["price"], "USD/h") for one in listed), default=0)
-    if price and Fraction(price.value) > (most or get_limit("price")):
-        many = said.get("cluster.devices")
-        each = each or (many if many and 1 < many.value <= 8 else None)
+    if price and not of and Fraction(price.value) > (most or get_limit("price")):
+        each = each or (many if many and many.value <= 8 else None)
         if each is None:
             raise ask_for("node price", price.place, price.value)
         price, whole = None, price
