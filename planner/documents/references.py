@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from planner.base import files, resources
+from planner.base import files, resources, units
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import aliases, yaml_nodes
 from planner.documents.team import Defaults
@@ -32,12 +32,32 @@ REFERENCES = {
 ENDINGS = (".yaml", ".yml")
 #: Keys that a provider's price list sets where a cluster does not.
 PRICES = ("price", "reserved_price")
+#: The memory of an accelerator that its driver reports.
+USABLE = "memory_usable"
 #: Documents of which each extends the next, at most.
 MOST_LINKS = 50
 #: Names of documents that a fault lists, at most.
 MOST_LISTED = 12
 #: Characters of a name or a path, as of Linux.
 LONGEST = 4096
+
+
+def scale_usable(kind: str | None, entries: dict[str, Node], given: Node | None) -> None:
+    """Give an accelerator of another memory the same share of it that its driver reports of its
+    own, if nobody sets that.
+
+    Args:
+        kind: of the document.
+        entries: its keys before, of which this changes one.
+        given: the other memory.
+    """
+    own, usable = entries.get("memory"), entries.get(USABLE)
+    if kind == "accelerator" and given and own and usable and usable.origin.kind != "set":
+        with contextlib.suppress(units.UnitError):  # which is told where quantities are read
+            size, whole, of = (units.parse(one.plain(), "bytes") for one in (usable, own, given))
+            if of > 0:
+                reported = f"{of * size // whole} bytes"
+                entries[USABLE] = replace(usable, value=reported, origin=given.origin)
 
 
 def read_document(path: str | Path, origin: Origin | None = None) -> Node:
@@ -325,6 +345,7 @@ class Resolver:
         if self.defaults is not None and kind == "cluster" and "provider" in entries:
             ours = self.defaults.cluster.values()  # of which the price is no longer asked
             kept = {k: v for k, v in kept.items() if k not in PRICES or v not in ours}
+        scale_usable(kind, kept, entries.get("memory"))
         return replace(node, value=merge_nodes(kept, entries), reference=base.reference)
 
     def add_defaults(

@@ -17,7 +17,13 @@ from typing import Any
 from planner.base import numbers, units
 from planner.base.errors import Fault, Place, PlanError, collect_faults
 from planner.documents import aliases, stacks, yaml_nodes
-from planner.documents.references import REFERENCES, Resolver, locate_file, read_document
+from planner.documents.references import (
+    REFERENCES,
+    Resolver,
+    locate_file,
+    read_document,
+    scale_usable,
+)
 from planner.documents.team import Defaults
 from planner.documents.yaml_nodes import Node, Origin
 
@@ -259,6 +265,8 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
     if not rest and value.value is None and step in entries:
         del entries[step]
     else:
+        if step == "memory":
+            scale_usable(kind, entries, value)
         below = REFERENCES.get(kind or "", {}).get(step)
         inner = entries.get(step) or Node(None, value.place, value.origin, value.place)
         if below and rest:

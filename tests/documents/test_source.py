@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.base import units
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents.references import preset_names, read_document
 from planner.documents.source import Document, load
@@ -369,3 +370,21 @@ def test_faults_are_sorted_and_told_once() -> None:
     error = PlanError([one, two, one])
     assert error.faults == (two, one)
     assert str(error) == "a:9:5: y\na:10:1: x"
+
+
+@pytest.mark.parametrize("where", ["set", "extends"])
+def test_a_device_of_other_memory_reports_the_same_share_of_it(where: str) -> None:
+    # So less memory never gains a fit, in whatever place it is said; and what is stated stays.
+    for name in preset_names("accelerator"):
+        own = load(name, kind="accelerator").get("memory")
+        usable = load(name, kind="accelerator").get("memory_usable")
+        for size, stated in (("6 GB", None), ("6 GB", "5 GiB"), (own, None)):
+            given = {"memory": size} | ({"memory_usable": stated} if stated else {})
+            base = (name, given) if where == "set" else ({"extends": name, **given},)
+            found = load(*base, kind="accelerator")
+            if stated or usable is None:
+                assert found.get("memory_usable") == stated
+            else:
+                share = F(units.parse(usable, "bytes")) / units.parse(own, "bytes")
+                least = int(share * units.parse(size, "bytes"))
+                assert units.parse(found.get("memory_usable"), "bytes") == least

@@ -258,10 +258,7 @@ def _replicate_whole(said: LineValues) -> None:
             changed |= {"link": {**link, "topology": "host"}}
             why.append(f"devices of a node exchange over {link['name']}")
         if memory:
-            own, size = known.get("memory"), f"{memory.value} GB"
-            share = units.parse(known.get("memory_usable") or own, "MiB") / units.parse(own, "MiB")
-            usable = round(share * units.parse(size, "MiB"))
-            changed |= {"memory": size, "memory_usable": f"{usable} MiB"}
+            changed["memory"] = f"{memory.value} GB"
             why.append(f"{kind.value} with {memory.value} GB in place of its own")
         if why:
             because = terms.ASSUMED + "; ".join(why)
