@@ -253,19 +253,23 @@ def list_open_values(get: Callable[[str], Any]) -> dict[str, Sequence[Any]]:
     return {row["key"]: row["values"] for row in rows if _matches(row.get("where", {}), get)}
 
 
-def iter_faults(text: str, get: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what a plan asks of its stack that it cannot run: key, message, what is allowed.
+def iter_faults(text: str | None, get: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what a plan asks that its stack, or any stack on its devices, cannot run: key, message,
+    what is allowed.
 
     Args:
-        text: the stack, as ``training.stack`` has it.
+        text: the stack, as ``training.stack`` has it; None without one.
         get: returns the value of a dotted key of the plan, None where there is none.
     """
-    stack = load_stack(text)
-    for limit in stack["limits"]:
+    limits = [(f"on {get('cluster.accelerator.name')}", resources.load_preset("practice/devices"))]
+    if text is not None:
+        stack = load_stack(text)
+        limits.append((f"under {stack['name']}", stack["limits"]))
+    for where, limit in ((where, limit) for where, rows in limits for limit in rows):
         key, values = limit["key"], limit["values"]
         held = all(get(other) in wanted for other, wanted in limit.get("where", {}).items())
         if held and get(key) is not None and get(key) not in values:
-            wrong = f"{key.rpartition('.')[2]} {get(key)} under {stack['name']}: {limit['why']}"
+            wrong = f"{key.rpartition('.')[2]} {get(key)} {where}: {limit['why']}"
             yield key, wrong, ", ".join(str(value) for value in values)
 
 

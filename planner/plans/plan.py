@@ -393,10 +393,9 @@ def _set_offload(draft: Draft) -> None:
 
 
 def _check_stack(draft: Draft) -> None:
-    """Check that the stack can run what the plan asks of it."""
-    if (stack := draft.get("training.stack")) is not None:
-        for key, wrong, allowed in stacks.iter_faults(stack, draft.get):
-            draft.fault(key, wrong, allowed)
+    """Check that the stack, and any stack on these devices, can run what the plan asks of it."""
+    for key, wrong, allowed in stacks.iter_faults(draft.get("training.stack"), draft.get):
+        draft.fault(key, wrong, allowed)
 
 
 def _check_positions(draft: Draft) -> None:

@@ -20,6 +20,7 @@ from planner.base import files, resources
 from planner.base.errors import PlanError
 from planner.documents import schema_files
 from planner.documents.source import change_keys, is_within
+from planner.documents.stacks import SOFTWARE, choose_stack
 from planner.documents.yaml_nodes import parse_plain
 from planner.plans.document import Plan
 from planner.questions.solve.priced_devices import find_listed_price, get_payment
@@ -155,6 +156,10 @@ def evaluate_fit_table(
     get = study.bases[0].get
     if "bf16" not in get("cluster.accelerator.peaks") and "training.precision" not in given:
         given["training.precision"] = base["training"]["precision"] = "fp16"
+    own = {**dict.fromkeys(SOFTWARE), "training.lora": "each method's"}
+    chosen = choose_stack(lambda key: own[key] if key in own else get(key))
+    if chosen and "training.stack" not in given:
+        base["training"]["stack"] = chosen["stack"]
     listed = find_listed_price(get("cluster.accelerator"), None, get_payment(study.bases[0]))
     if listed and get(PRICE) is None and get("cluster.provider") is None:
         base["cluster"]["provider"] = listed["provider"]

@@ -134,3 +134,30 @@ def test_the_search_finds_only_what_the_stack_runs() -> None:
         parallelism__auto=True,
     )
     assert with_many.get("parallelism.pipeline") == 1
+
+
+@pytest.mark.parametrize(
+    "stack, device, base, runs",
+    [
+        # bitsandbytes 0.50 has NVIDIA, AMD, Intel, Apple and Gaudi; MaxText 0.2.4 packs by Qwix.
+        ("trl", "tpu-v6e", "nf4", False),
+        ("trl", "tpu-v6e", "bf16", True),
+        ("trl", "mi300x", "nf4", True),
+        ("trl", "trainium2", "nf4", False),
+        ("maxtext@2026-03", "tpu-v6e", "nf4", False),
+        ("maxtext@2026-08", "tpu-v6e", "nf4", True),
+        ("maxtext@2026-08", "tpu-v6e", "nf4-double", False),
+        (None, "trainium2", "int8", False),
+        (None, "tpu-v6e", "nf4", True),
+    ],
+)
+def test_a_format_without_kernels_is_refused(
+    stack: str | None, device: str, base: str, runs: bool
+) -> None:
+    training = {**RUN, "lora": {"rank": 8, "base": base}} | ({"stack": stack} if stack else {})
+    plan = {"model": "llama3.2-1b", "cluster": f"1 x {device}", "training": training}
+    if runs:
+        assert loading.load(plan).get("training.lora.base") == base
+    else:
+        with pytest.raises(PlanError, match=f"base {base} (on|under) .*(kernels|packed|packs)"):
+            loading.load(plan)
