@@ -131,16 +131,20 @@ def format_faults(faults: Sequence[Fault], how: str) -> str:
     return fault_formats.WRITERS[how](fault_formats.list_fault_rows(faults), fault_formats.RULES)
 
 
-def _load_plan(options: argparse.Namespace, searched: bool = False) -> Plan:
-    """Load the plan of the options, with its questions and requirements checked.
+def _load_plan(options: argparse.Namespace, **how: Any) -> Plan:
+    """Load the plan of the options, with its questions and requirements checked; tell on standard
+    error what is to be told of a launch file in its place.
 
     Args:
-        searched: whether the layout may be left to a search.
+        **how: further arguments of ``loading.load``.
     """
     from planner.questions import loading
     from planner.questions.plan_questions import check_questions
 
-    return check_questions(loading.load(options.plan, options.set, searched=searched))
+    plan = check_questions(loading.load(options.plan, options.set, **how))
+    for line in plan.document.remarks:
+        print(one_line(f"{options.plan}: {line}"), file=sys.stderr)
+    return plan
 
 
 def _check_outputs(
@@ -185,12 +189,9 @@ def _run_report(options: argparse.Namespace) -> int | str:
         PlanError: bad input, or options that do not go together.
     """
     from planner.questions import loading
-    from planner.questions.plan_questions import check_questions
 
     try:
-        plan = check_questions(
-            loading.load(options.plan, options.set, options.margin, options.launcher)
-        )
+        plan = _load_plan(options, margin=options.margin, launcher=options.launcher)
     except loading.OtherKind as error:
         if error.kind not in ("model", loading.CONFIGURATION):
             raise

@@ -115,7 +115,8 @@ class Document:
     A path is a tuple of keys and list indices; () is the whole document. ``name`` is that of a
     shipped document that was asked for by it, ``defaults`` what a team says of its plans, which
     is ``left_out`` where the document lies in its reach and does not have it. ``changed`` has the
-    keys that were changed since it was read, with whether they were given a value.
+    keys that were changed since it was read, with whether they were given a value, ``remarks``
+    what is to be told of a launch file that stood in its place.
     """
 
     node: Node
@@ -126,6 +127,7 @@ class Document:
     left_out: bool = field(default=False, compare=False)
     held: dict[str, Any] | None = field(default=None, repr=False)
     changed: Mapping[str, bool] = field(default_factory=dict, repr=False)
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def data(self) -> dict[str, Any]:

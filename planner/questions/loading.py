@@ -12,7 +12,7 @@ from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 from planner.documents import aliases, defaults, references, schema, source
 from planner.documents.source import Document
-from planner.documents.yaml_nodes import Node
+from planner.documents.yaml_nodes import Node, Origin, from_data
 from planner.plans import plan
 from planner.plans.document import Plan
 
@@ -54,6 +54,10 @@ def load(
             read = replace(read, left_out=True)
         found = plan.validate_plan(read, unknown, launcher)
     except PlanError as error:
+        if run := _import_run(document, overrides):
+            node, remarks, rest = run
+            made = load(node, rest, margin, launcher, presets, team, searched)
+            return replace(made, document=replace(made.document, remarks=remarks))
         refuse_other_kind(document, "plan")
         if not isinstance(error, schema.Invalid):
             raise
@@ -74,6 +78,35 @@ def load(
     from planner.questions import healing
 
     return healing.build_near_plan(found)
+
+
+def _import_run(
+    document: str | Path | Mapping[str, Any] | Node, overrides: Mapping[str, Any] | Sequence[str]
+) -> tuple[Node, tuple[str, ...], list[str]] | None:
+    """Import the launch file of a framework that stands in place of a plan.
+
+    Args:
+        document: as of ``load``.
+        overrides: as of ``load``; variables of a script are among them.
+
+    Returns:
+        The plan, what is to be told of it, and the overrides that are keys of a plan; None if no
+        framework is known by the file.
+
+    Raises:
+        PlanError: the file says what is not modelled, or leaves open what a plan needs.
+    """
+    if not isinstance(document, str | Path) or not files.is_file(str(document)):
+        return None
+    from planner.connect import imports
+
+    pairs = overrides.items() if isinstance(overrides, Mapping) else ()
+    changes = [f"{key}={value}" for key, value in pairs] or [*overrides]
+    if (found := imports.import_run(str(document), changes)) is None:
+        return None
+    named, origin = {"name": Path(document).name, **found.document}, Origin("file", str(document))
+    keys = [one for one in changes if "." in one.partition("=")[0]]
+    return from_data(named, found.place, origin), tuple(found.said), keys
 
 
 def complete_document(document: Document) -> Plan:
@@ -216,8 +249,9 @@ def check_file(
     kinds = (kind for kind in references.FOLDERS if str(file) in references.preset_names(kind))
     file, _ = references.locate_file(file, next(kinds, "plan"))
     kind = find_doc_type(references.read_document(file).plain())
-    if kind == CONFIGURATION:
+    if kind == CONFIGURATION and _import_run(file, overrides) is None:
         refuse_other_kind(file, "plan")
+    kind = "plan" if kind == CONFIGURATION else kind
     if kind == "plan":
         further(load(file, overrides))
         return kind

@@ -200,7 +200,8 @@ def test_a_trainers_file_needs_a_model_and_says_whose_weights_it_names(
     done = run_cli("import", str(file), "--from", "axolotl")  # a shipped model by its page
     assert done.returncode == 0 and "model: llama3-8b  # base_model" in done.stdout
     assert "unknown to" not in done.stderr
-    done = run_cli("import", str(file), "--set", "model=llama3-8b")  # two keys that many have
+    file.write_text("model: llama3-8b\nbatch_size: 2\n")  # two keys that many have
+    done = run_cli("import", str(file), "--set", "model=llama3-8b")
     assert done.returncode == 2 and "no framework is known by what the file" in done.stderr
     file.write_text('{"model_type": "gpt2"}')  # a model's configuration, whatever its name
     done = run_cli("import", str(file), "--set", "model=llama3-8b")
@@ -346,3 +347,35 @@ def test_adapters_of_megatron_bridge_stand_beside_joined_matrices(
     document["training"] = {**document["training"], "lora": {"rank": 8, "targets": targets}}
     made = build_config(loading.load(document), "megatron-bridge")
     assert [each.key for each in made.lost] == lost
+
+
+AXOLOTL = """base_model: NousResearch/Meta-Llama-3-8B
+load_in_4bit: true
+adapter: qlora
+sequence_len: 4096
+lora_r: 32
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+"""
+
+
+def test_a_launch_file_stands_where_a_plan_does(run_cli: RunCli, tmp_path: Path) -> None:
+    file, report = tmp_path / "run.yml", tmp_path / "run.md"
+    file.write_text(AXOLOTL, encoding="utf-8")
+    told = "no key says cluster.accelerator: an assumption"
+    done = run_cli(str(file), "-o", str(report))
+    assert done.returncode == 0 and "nf4" in done.stdout and told in done.stderr
+    assert run_cli("check", str(report)).returncode == 0
+    # What is set beside it comes before what it says.
+    done = run_cli("explain", str(file), "training.micro_batch", "--set", "training.micro_batch=4")
+    assert done.returncode == 0 and done.stdout.startswith("4 ")
+    assert run_cli("validate", str(file)).returncode == 0
+    assert "differ" not in run_cli("diff", str(file), str(file)).stderr
+    # What it leaves open is asked for; what is no such file has the fault of a plan.
+    file.write_text(AXOLOTL.replace("NousResearch/Meta-Llama-3-8B", "our/weights"), "utf-8")
+    done = run_cli(str(file))
+    assert done.returncode == 2 and "our/weights is its weights (--set model=NAME" in done.stderr
+    assert run_cli(str(file), "--set", "model=llama3-8b").returncode == 0
+    file.write_text("nodel: llama3-8b\ntraining: {tokens: 1B}\n", encoding="utf-8")
+    done = run_cli(str(file))
+    assert done.returncode == 2 and "did you mean 'model'?" in done.stderr

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from planner.base.errors import Place, PlanError
 from planner.connect.exports import TABLED, load_framework
 from planner.connect.exports.rules import list_written
-from planner.connect.imports import import_file, launch, option_table, trainers
+from planner.connect.imports import (
+    find_source,
+    import_file,
+    launch,
+    option_table,
+    trainers,
+)
 from planner.connect.imports.option_table import load_options
 from planner.questions import loading
 from planner.results.result import evaluate_plan
@@ -89,6 +96,16 @@ def test_a_published_file_is_read_as_its_framework_resolves_it(
     if "parameters" in wanted:
         assert evaluate_plan(plan)["parameters.total"].value == wanted.pop("parameters")
     assert {key: plan.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.slow
+def test_a_framework_is_known_by_what_its_published_files_have(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    for row in PUBLISHED:
+        says = row["says"]
+        path.write_text(says if isinstance(says, str) else yaml.safe_dump(says), "utf-8")
+        if row["from"]:
+            assert find_source(str(path)) == row["from"], row["source"]
 
 
 def test_an_option_that_no_list_has_is_named_with_the_nearest() -> None:

@@ -72,7 +72,8 @@ def import_file(
         path: a config.json, a launch file, a file of arguments, or the arguments themselves; of a
             Python file the function after a colon, where it has several configurations.
         source: huggingface, eleuther, or one of ``LAUNCHED`` and ``READ_TRAINERS``; empty: of a
-            command or a script that of its program, else huggingface.
+            command or a script that of its program, of settings by what they have, else
+            huggingface.
         plan: of a launch file the whole run, and not its model alone; of a trainer's always.
         changes: keys that the file leaves open, and variables of a script, as ``--set`` has them.
         run: let the framework's own parser read the options first, where it is installed.
@@ -83,7 +84,7 @@ def import_file(
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
-    source = source or _find_source(path)
+    source = source or find_source(path)
     runs = (*LAUNCHED, *READ_TRAINERS, *TABLED)
     if (plan or changes) and source not in runs:
         fault = f"{'--plan' if plan else '--set'} is only for launch files"
@@ -143,7 +144,7 @@ def import_file(
     return _write_document(model, {}, "model", names, (), place)
 
 
-def _find_source(path: str) -> str:
+def find_source(path: str) -> str:
     """Find what wrote a file, or arguments: of a command the framework of its program.
 
     A file in JSON that no framework is known by is a model's configuration, whatever its name.
@@ -170,10 +171,40 @@ def _find_source(path: str) -> str:
             raise PlanError(f"a file of {name}, which is not read", place, allowed)
     if commands.is_command(text, place):
         return commands.find_framework(text, place)
+    for row in shell.LAUNCHERS["files"]:
+        if all(re.search(one, text, re.MULTILINE) for one in row["has"]):
+            return str(row["framework"])
     if place.file.endswith((".yaml", ".yml", ".toml", ".py")) and text.lstrip()[:1] != "{":
         allowed = f"--from {', '.join((*LAUNCHED, *READ_TRAINERS, *TABLED))}"
         raise PlanError("no framework is known by what the file has", place, allowed)
     return "huggingface"
+
+
+def import_run(path: str, changes: Sequence[str] = ()) -> ImportResult | None:
+    """Import the run of a file that a framework is known by, given in place of a plan.
+
+    Args:
+        path: the file.
+        changes: as those of ``import_file``, which needs them only of what a file leaves open.
+
+    Returns:
+        The plan; None of a file that no framework is known by.
+
+    Raises:
+        PlanError: as for ``import_file``, and of a script whose program is not known.
+    """
+    try:
+        source = find_source(path)
+    except PlanError:
+        if path.endswith(references.ENDINGS):
+            return None
+        raise
+    if source == "huggingface":
+        return None
+    try:
+        return import_file(path, source, True)
+    except PlanError:  # it leaves open what the changes say
+        return import_file(path, source, True, changes)
 
 
 def _write_model(config: Any, place: Place) -> ImportResult:

@@ -27,10 +27,13 @@ from planner.connect.imports.option_table import judge_file, load_options
 from planner.connect.imports.python_file import FIRST, MODULE, Unread
 from planner.connect.imports.tidy import place_faults
 from planner.documents import aliases, references, schema, source, yaml_nodes
+from planner.documents.quick import terms
+from planner.documents.quick.models import pick_length
 from planner.documents.source import expand_keys
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 
+LENGTH = "training.sequence_length"
 #: Changes of a configuration as they stand on a line: `train.micro_batch_size=2`.
 OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 #: How Megatron-Bridge takes a model from the Hub.
@@ -266,6 +269,8 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     told = PROCESSES.search(text)
     devices = int(told[1]) if told else command and command.devices
     keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
+    if LENGTH not in keys and "model" in keys:
+        keys[LENGTH] = pick_length(keys["model"], terms.get_usual("tuned length").value)
     if "cluster" in keys:
         keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
     else:
@@ -282,7 +287,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         for key, what in (
             ("cluster.accelerator", "an assumption"),
             ("cluster.devices", "the fewest that it takes"),
-            ("training.sequence_length", "the longest of the model"),
+            (LENGTH, "an assumption"),
         )
         if key not in fixed and "cluster" not in fixed and key not in came_from
         if not (key == "cluster.devices" and devices)
@@ -290,7 +295,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     lines = [*(command.lines if command else ()), *open_, *lines]
     by = "the processes that its comments say" if told else "its launcher"
     came_from = {
-        "cluster.accelerator": ("no key says it",),
+        **dict.fromkeys(("cluster.accelerator", LENGTH), ("no key says it",)),
         "cluster.devices": (by if devices else "the fewest",),
         **came_from,
         **dict.fromkeys(fixed, ("--set",)),
