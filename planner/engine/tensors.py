@@ -86,8 +86,8 @@ def list_tensors(
     # Projections of a prepared base give what they take, but attention casts it for its kernel.
     given = "stream" if chosen["prepared"] and block.kind in ("mlp", "moe") else "activation"
     kinds, all_rows = [block.kind], ROWS | OF_LONGEST if chosen["padded"] else ROWS
-    if block.kind == "attention" and facts["context"] and chosen["gathers"]:
-        kinds.append("gathered attention")  # of all keys and values, before it starts
+    if block.kind == "attention" and facts["context"]:
+        kinds.append(f"attention by {chosen['exchange']}")
     if block.values.get("layer_scale") or block.values.get("scaled"):
         kinds.append("layer scale")
     # Of attention to a context the keys and values are kept where they are made, of its tokens.
@@ -171,8 +171,7 @@ def list_choices(settings: Mapping[str, Any], components: Iterable[Entry]) -> di
         "sequence": settings["parallelism.sequence"],
         "tensor": settings["parallelism.tensor"] > 1,
         "context": settings["parallelism.context"] > 1,
-        "gathers": settings["parallelism.context"] > 1
-        and settings["parallelism.context_exchange"] == "gather",
+        "exchange": settings["parallelism.context_exchange"],
         "sharded": settings["parallelism.zero"] == 3,
         "padded": settings["padded"],
         "modules": settings["modules"],

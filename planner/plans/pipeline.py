@@ -292,12 +292,14 @@ def check_schedule(draft: Draft, model: Model) -> None:
 
 
 def check_context(draft: Draft, model: Model) -> None:
-    """Check that the sequence divides into two pieces for each context-parallel device."""
+    """Check that the sequence divides into two pieces for each context-parallel device; into one
+    where heads are exchanged."""
     length = draft.get("training.sequence_length")
     context = draft.get("parallelism.context")
-    if context > 1 and length and length % (2 * context):
-        wrong = f"{length} tokens are not divisible by 2 × context {context}"
-        sizes = [str(size) for size in range(1, 65) if size == 1 or length % (2 * size) == 0]
+    pieces = 1 if draft.get("parallelism.context_exchange") == "ulysses" else 2
+    if context > 1 and length and length % (pieces * context):
+        wrong = f"{length} tokens are not divisible by {pieces} × context {context}"
+        sizes = [str(size) for size in range(1, 65) if size == 1 or length % (pieces * size) == 0]
         draft.fault("parallelism.context", wrong, f"one of {', '.join(sizes)}")
 
 

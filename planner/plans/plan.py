@@ -506,6 +506,13 @@ def _check_divisions(draft: Draft, model: Model) -> None:
     if heads % tensor:
         wrong = f"{heads} attention heads are not divisible by tensor {tensor}"
         draft.fault("parallelism.tensor", wrong, format_divisors(heads))
+    elif heads and layout.get("context_exchange") == "ulysses":
+        keys, ranks = blocks["attention"]["kv_heads"], tensor * layout["context"]
+        fits = [n for n in range(1, heads + 1) if not heads % n and not (keys % n and n % keys)]
+        if ranks not in fits:
+            wrong = f"ulysses cannot divide {heads} heads, {keys} of keys, by tensor × context"
+            allowed = ", ".join(str(n // tensor) for n in fits if not n % tensor)
+            draft.fault("parallelism.context", f"{wrong} = {ranks}", f"one of {allowed}")
     if expert > 1 and not experts:
         draft.fault("parallelism.expert", "the model has no experts to divide", "1")
     elif experts % expert:

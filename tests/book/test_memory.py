@@ -172,6 +172,23 @@ def test_keys_and_values_that_are_gathered_lie_in_memory(implementation):
     assert layer[0] > whole and layer[1] < whole / 2
 
 
+def test_under_ulysses_the_output_of_attention_lies_twice_and_few_heads_are_repeated():
+    """Of a million tokens over 16 ranks, whose 8 heads of keys and values are repeated."""
+    document = merged(
+        read_data("plans")["million_tokens"],
+        training={"implementation": "pytorch"},
+        cluster={"devices": 16},
+        parallelism={"context_exchange": "ulysses", "context": 16},
+    )
+    e = evaluated(document)
+    sizes = {t.name: e.value("memory.tensor", {"tensor": t}) for t in tensors_of(e)}
+    ranks = document["parallelism"]["context"]
+    output = sizes["attention output before the all-to-all"]
+    assert output == sizes["attention output"] == 2**20 // ranks * 32 * 128 * 2
+    repeated = sizes["keys and values repeated for each rank"]
+    assert repeated == 2**20 // ranks * 2 * max(0, ranks - 8) * 128 * 2
+
+
 def tensors_of(evaluation):
     return evaluation.case.axes["tensor"]
 

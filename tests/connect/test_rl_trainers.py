@@ -121,6 +121,18 @@ def test_lengths_are_assumed_or_set(tmp_path: Path) -> None:
     assert given.document["rl"]["response_tokens"] == {"mean": 300, "cap": 512}
 
 
+def test_verl_divides_heads_where_its_degree_is_that_of_ulysses(tmp_path: Path) -> None:
+    """verl/models/transformers/monkey_patch.py: all-to-alls before and after attention."""
+    file, degree = tmp_path / "run.sh", "actor_rollout_ref.actor.ulysses_sequence_parallel_size"
+    for size, way in ((4, "ulysses"), (1, None)):
+        file.write_text(f"{VERL} actor_rollout_ref.model.path=Qwen/Qwen3-8B {degree}={size}\n")
+        document = import_file(str(file), changes=["rl.steps=9"]).document
+        assert document["parallelism"].get("context_exchange") == way
+        written = write_trainer_script(planner.load(document).plan, "verl")
+        assert written.said.get(degree, 1) == size
+        assert "parallelism.context_exchange" not in {one.key for one in written.unsaid}
+
+
 def draw_plan(random: Random) -> tuple[str, dict[str, Any]]:
     """Draw a trainer with scripts and changes of a plan, with what it has options for."""
     to = random.choice(SCRIPTED)

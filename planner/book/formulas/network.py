@@ -5,6 +5,7 @@ its members in a node have; the link carries the rest.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 from planner.book.formulas.layout import data, state_ranks, tokens
 from planner.book.language import *
@@ -535,6 +536,27 @@ context.where(context="nodes").equals(
     "Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the "
     "one between nodes sets the pace: a device's network card.",
 )
+
+ULYSSES = "Jacobs et al. 2023 (arXiv 2309.14509), section 3; DeepSpeed, ulysses_sp.py; verl"
+heads = seconds_of_block(
+    "network.heads",
+    r"t_{\mathrm{head}}",
+    "all-to-alls that give each context-parallel rank whole sequences of some heads, one way",
+    context_exchange="ulysses",
+)
+#: Bytes of a rank's queries and outputs, and of its keys and values: a head at least for each rank.
+_of_heads = k_a * tokens * (a / t + maximum(c, a_kv / t)) * (d_h + d_v)
+_spread = minimum(c, c * t / n_node)
+_heads_cuts = list_cuts(estimate, "heads", "c", t, c)
+_heads_leave = _of_heads * (1 - 1 / _spread) * slow_between_pods(_spread) / fabric
+for _shape, _reach in product((False, True), DIVIDED):
+    _passing = 2 * n_ax * maximum(*_heads_cuts) / link if _shape else (1 - 1 / c) / (link * e_a2a)
+    _slowest = maximum(_of_heads * _passing, _heads_leave if _reach == "nodes" else 0)
+    heads.by(ULYSSES, context=_reach, torus=_shape).equals(
+        _slowest + (0 if _shape else 4 * (c - 1) * a_link),
+        "Of queries, keys, values and outputs all but 1/c leave the device, and all but 1/M the "
+        "node; keys and values of fewer heads than ranks are repeated.",
+    )
 
 # -- pipeline ----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from planner.book.formulas.compute import FUSED_KERNELS, performed_keys
 from planner.book.formulas.layout import sequence_ranks, tokens
-from planner.book.formulas.network import context
+from planner.book.formulas.network import ULYSSES, context, heads
 from planner.book.formulas.time_peak import peak_16
 from planner.book.formulas.time_product import SYSTOLIC, kernel, loaded, padded, shallow, waves
 from planner.book.language import *
@@ -184,3 +184,8 @@ context_forward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(
 context_backward.by(GATHER, context=DIVIDED, context_exchange="gather").equals(
     2 * (c - 1) * context, "They are gathered again, and their gradients reduced and scattered."
 )
+
+for _pass in (context_forward, context_backward):
+    _pass.by(ULYSSES, context=DIVIDED, context_exchange="ulysses").equals(
+        heads, "Queries, keys, values and outputs, or their gradients, beside no work."
+    )

@@ -88,6 +88,8 @@ def _list_writable(draft: ExportDraft, table: OptionTable) -> dict[str, Any]:
         "rl.response_tokens": caps["response"],
         "rl.rollout.devices": rl["rollout"]["devices"] if rl["placement"] == "split" else None,
     }
+    if plan.get("parallelism.context") == 1:
+        own["parallelism.context_exchange"] = None
     keys = dict.fromkeys(row["key"] for row in table.keys)
     values = {key: own[key] if key in own else draft.get(key) for key in keys}
     return {key: value for key, value in values.items() if value is not None}
