@@ -17,7 +17,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "accuracy" / "runs.md"
 
 #: Sets of predictions, by their dates; and how the page names their tables.
 SETS = {"2026-11": "predicted", "2026-11-30": "predicted again"}
-SETS |= {"2026-11-30-adapters": "predicted adapters"}
+SETS |= {"2026-11-30-adapters": "predicted adapters", "2026-12-01-a100": "predicted a100"}
 #: Readings of memory, which the page shows in a table of its own.
 MEMORY = "2026-12-01-memory"
 
