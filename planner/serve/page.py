@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.base import files, numbers, resources, units
-from planner.base.display import clean, plain
+from planner.base.display import clean, one_line, plain, quote_json
 from planner.base.errors import Fault, Place, PlanError
 from planner.base.sandbox import Record
 from planner.documents import references, source, yaml_nodes
@@ -64,6 +65,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+#: Of the name of a dropped file.
+MOST_LETTERS = 80
 #: Kinds of controls whose choices are all visible; those that would not fit are marked.
 BESIDE = ("segments", "sizes")
 
@@ -232,21 +235,33 @@ def parse_typed(key: str, value: Any) -> Any:
 
 
 def open_file(body: Body) -> dict[str, Any]:
-    """Return the text for a built-in plan (``name``) or a dropped file (``file``): a plan as it is,
-    a config.json as the model of the current plan."""
+    """Return the text for a built-in plan (``name``) or a dropped file (``file``, ``called`` so): a
+    plan as it is, the launch file of a framework as a plan, with the current model where it names
+    none, a config.json as the model of the current plan."""
     name, file = body.get("name"), body.get("file")
     if isinstance(name, str):
         if name not in (known := references.preset_names("plan")):
             raise PlanError(Fault.from_pool(f"no plan '{name}'", name, known))
         return {"text": read_preset(name)}
+    from planner.connect.imports import import_config, import_run
+
     if not isinstance(file, str):
-        raise PlanError("nothing to open", None, "a plan, or a config.json")
+        raise PlanError("nothing to open", None, "a plan, a launch file, or a config.json")
+    called = re.sub(r"[^\w.-]", "_", str(body.get("called") or NAME))[-MOST_LETTERS:]
+    current: Any = None
+    with suppress(PlanError):
+        current = yaml_nodes.parse_plain(body["text"], NAME)
+    model = current.get("model") if isinstance(current, dict) else None
+    with TemporaryDirectory() as folder, chdir(folder), files.restrict_reading(folder):
+        files.write_text(called, file)
+        run = import_run(called, [f"model={model}"] if isinstance(model, str) else [])
+    if run is not None:
+        remarks = "".join(f"# {one_line(line)}\n" for line in run.said)
+        return {"text": f"{remarks}name: {quote_json(called)}\n{run.text}"}
     if not file.lstrip().startswith("{") or ('"architectures"' not in file and (
         '"model_type"' not in file
     )):  # fmt: skip
         return {"text": file}
-    from planner.connect.imports import import_config
-
     config = files.parse_json(file, Place("config.json"))
     said = str(config.get("_name_or_path") or config.get("model_type") or "a model")
     document = {"name": clean(said, 200), **import_config(config)}

@@ -349,7 +349,7 @@ async function turn(to) {
 
 async function take(file) {
   const text = await file.text();
-  const said = await quick("open", { file: text });
+  const said = await quick("open", { file: text, called: file.name });
   one("#opening").close();
   if (said.faults) show(said);
   else await put(said.text, true);

@@ -184,6 +184,22 @@ def test_a_configuration_becomes_the_model_of_the_plan() -> None:
     assert wrong["faults"]
 
 
+def test_a_launch_file_becomes_the_plan_with_the_current_model_where_it_has_none() -> None:
+    text = page.read_preset("gpt2small_hgx-h100")
+    given = (
+        "base_model: NousResearch/Meta-Llama-3-8B\nadapter: lora\nlora_r: 8\nmicro_batch_size: 2\n"
+    )
+    said = page.call_page("open", {"text": text, "file": given, "called": "../a run.yml"})
+    plan = page.load_from_text(said["text"])
+    assert plan.get("training.stack").startswith("axolotl") and plan.get("model.layers") == 32
+    assert "# no key says cluster.accelerator: an assumption" in said["text"]
+    given = json.dumps({"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 4})
+    for now, layers in ((text, 12), ("model: [", None)):  # a text that cannot be read has no model
+        said = page.call_page("open", {"text": now, "file": given, "called": "ds.json"})
+        found = page.load_from_text(said["text"]).get("model.layers") if layers else said["faults"]
+        assert found == layers if layers else "no key has the model" in str(found)
+
+
 def test_faults_of_the_text_have_their_line() -> None:
     said = page.call_page(
         "answer", {"text": "model: llama3-8b\ntraining:\n  sequence_lenght: 4096\n"}
