@@ -79,12 +79,14 @@ class TrainingCommand(NamedTuple):
         devices: the devices that it is started on; None where it does not say so.
         lines: what was left out of it, a line each.
         program: the program.
+        printed: the command in the script that prints how many processes there are.
     """
 
     options: dict[str, Any]
     devices: int | None
     lines: list[str]
     program: TrainingProgram = TrainingProgram("")
+    printed: str = ""
 
 
 def is_command(text: str, place: Place) -> bool:
@@ -179,7 +181,8 @@ def read_command(
         if not program.framework:
             lines.insert(0, "the objective of this program is unknown: next token, an assumption")
         lines.insert(0, f"read as options of {name}" + (f", which {shown} takes" * bool(shown)))
-    return TrainingCommand(options, devices, lines, program)
+    printed = next((one[1:] for one in unknown if one.startswith(("$$(", "$`"))), "")
+    return TrainingCommand(options, devices, lines, program, printed)
 
 
 def select_commands(

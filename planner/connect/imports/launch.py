@@ -75,16 +75,14 @@ class LaunchValues(dict[str, Any]):
         names: the names in the file, by option, where another framework's options stand for fields.
         given: what the file itself has; all others are defaults.
         own: the same, with sections and the function that a configuration begins with.
-        devices: the devices that a script starts; None where it does not say so.
-        lines: what was left out of a script, a line each.
+        command: of a script.
     """
 
     place: Place
     names: Mapping[str, str] = {}
     given: Mapping[str, Any]
     own: Mapping[str, Any]
-    devices: int | None = None
-    lines: Sequence[str] = ()
+    command = TrainingCommand({}, None, [])
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value.
@@ -192,8 +190,7 @@ def read_launch(
                 )
                 raise PlanError("no known model", place, allowed)
             document["model"] = flavor
-    told = PROCESSES.search(text)
-    stated = int(told[1]) if told else said.devices
+    stated, counted = _count_processes(text, said.command, fixed, place)
     cluster = {"accelerator": ACCELERATOR, "devices": stated or least}
     cluster |= {k.partition(".")[2]: v for k, v in fixed.items() if k.startswith("cluster.")}
     document["cluster"] = fixed.get("cluster", cluster)
@@ -201,7 +198,8 @@ def read_launch(
     for key in ("cluster.devices",) if stated else ():
         del guessed[key]
     open_ = [f"{k}{v}" for k, v in guessed.items() if k not in fixed and "cluster" not in fixed]
-    with place_faults(place, "--set cluster.devices=…" if said.devices and not fixed else ""):
+    of_launcher = said.command.devices and not fixed
+    with place_faults(place, "--set cluster.devices=…" if of_launcher else ""):
         plan = build_plan(schema.validate(source.load(document), "plan"))
     by_name = any(option in said.own for option in known.models)  # which sets what has defaults
     # A flag that is left out is as the plan has it.
@@ -209,11 +207,28 @@ def read_launch(
     usual = {option: value for option, value in usual.items() if value is not False}
     lines = judge_file(said.own, usual, plan, known, place, said.names)
     came_from["cluster.accelerator"] = ("no key says it",)
-    source_of = "the processes that its comments say" if told else "its launcher"
-    came_from["cluster.devices"] = (source_of if stated else "the fewest",)
+    came_from["cluster.devices"] = (counted,)
     came_from |= dict.fromkeys(fixed, ("--set",))
-    lines = [*said.lines, *(f"no key says {what}: an assumption" for what in open_), *lines]
+    lines = [*said.command.lines, *(f"no key says {what}: an assumption" for what in open_), *lines]
     return LaunchPlan(document, lines, came_from)
+
+
+def _count_processes(
+    text: str, command: TrainingCommand | None, fixed: Mapping[str, Any], place: Place
+) -> tuple[int | None, str]:
+    """Count the devices that a file's comments or its command say, and return what said so.
+
+    Raises:
+        PlanError: a command in the script counts them, which is not run.
+    """
+    told = PROCESSES.search(text)
+    devices = int(told[1]) if told else command and command.devices
+    printed = command.printed if command and not devices else ""
+    if printed and not fixed.keys() & {"cluster", "cluster.devices"}:
+        wrong = f"the number of processes is what {printed} prints, which is not run"
+        raise PlanError(wrong, place, "--set cluster.devices=…")
+    by = "the processes that its comments say" if told else "its launcher"
+    return devices, by if devices else "the fewest"
 
 
 def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()) -> LaunchPlan:
@@ -266,8 +281,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             key: value for key, value in known.builds.items() if shape.get(key, value) != value
         }
         keys["model"] = {"extends": base, **changed} if changed else base
-    told = PROCESSES.search(text)
-    devices = int(told[1]) if told else command and command.devices
+    devices, counted = _count_processes(text, command, fixed, place)
     keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
     if LENGTH not in keys and "model" in keys:
         keys[LENGTH] = pick_length(keys["model"], terms.get_usual("tuned length").value)
@@ -293,10 +307,9 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         if not (key == "cluster.devices" and devices)
     ]
     lines = [*(command.lines if command else ()), *open_, *lines]
-    by = "the processes that its comments say" if told else "its launcher"
     came_from = {
         **dict.fromkeys(("cluster.accelerator", LENGTH), ("no key says it",)),
-        "cluster.devices": (by if devices else "the fewest",),
+        "cluster.devices": (counted,),
         **came_from,
         **dict.fromkeys(fixed, ("--set",)),
     }
@@ -391,7 +404,7 @@ def _load_values(
     said = LaunchValues(found)
     if known.form == "flags":
         said |= megatron.find_vocabulary(found)
-        said.devices, said.lines = command.devices, command.lines
+        said.command = command
     said.place, held = place, known.defaults
     fields.resolve_synonyms(said, known.also, FIRST)
     given = dict(said)
