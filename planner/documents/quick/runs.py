@@ -32,6 +32,11 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
         del said["cluster.devices"]
     paid = {"hours", "price"} & said.keys()
     counted = {*without["counted"]} & {*asked} or paid or several or bought
+    tuned = {"tuned", terms.EXAMPLES, "pairs"} & said.keys() or any("lora" in key for key in said)
+    kind = said.get("cluster.accelerator")
+    link = load_like("accelerator", kind.value).get("link") or {} if kind else {}
+    card = not link or link.get("topology") in ("host", "pair")
+    few = tuned and card and one and not several  # who names a card and tunes has one
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and "deadline" in limits:
@@ -41,7 +46,7 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
     elif asked == ["memory"]:
         said["cluster.devices"] = terms.assume_value(_multiply_degrees(said), without["alone"])
         if not {"batch", "batch_tokens", *terms.COUNTS} & {*said}:  # not as many as fill a device
-            said.assume(terms.COUNTS[1])
+            said.assume(*terms.LEAST)
     one = said.get("cluster.devices")
     if {*without["found"]} & {*asked} and "cluster" not in said:
         if one and one.why:
@@ -50,7 +55,7 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
         first = said["cluster.devices"]
         if "fewest-devices" in asked and (many := count_holding(said)) > first.value:
             said["cluster.devices"] = first.assume("holding", many)
-    elif "cluster" not in said and ((counted and bare) or one is None):
+    elif "cluster" not in said and ((counted and bare and not few) or one is None):
         said.assume("cluster.accelerator", "cluster.devices")
         least, degrees = said["cluster.devices"], _multiply_degrees(said)
         many = count_holding(said, degrees if degrees > 1 else least.value)

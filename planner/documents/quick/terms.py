@@ -19,6 +19,7 @@ STATED = Origin("argument", "quick")
 ASSUMED = "assumed: "  # start of the origin of assumptions
 SHAPE = f"{ASSUMED}shape"  # and of a model's that stands for a size
 COUNTS = ("training.global_batch", "training.micro_batch", "training.gradient_accumulation")
+LEAST = (COUNTS[1], "training.recompute")  # what the least memory decides
 DEGREES = ("data", "tensor", "pipeline", "context")
 LENGTH, BATCH, RANK = "training.sequence_length", "training.global_batch", "training.lora.rank"
 EXAMPLES, EPOCHS, EACH = "training.examples", "training.epochs", "training.example_tokens"
