@@ -358,6 +358,8 @@ def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",
     values = [one.text() for one in asked]
     if several:
         values = [f"{one} of {most}" for one, most in zip(values, capacities, strict=True)]
+    if name == "verdict" and len({*words}) > 1:  # each with its own
+        values, says = [", ".join(each) for each in zip(words, values, strict=True)], "verdict"
     shown = " and ".join(
         f"{of}{': ' if of else ''}{one}" for of, one in zip(sides, values, strict=True)
     )
@@ -405,8 +407,7 @@ def _compare_texts(texts: Sequence[str]) -> str:
         " ".join(one for one in of if not all(one in each for each in words)).strip("?!,;: ")
         for of in words
     ]
-    for text, side in zip(texts, sides, strict=True):
-        document = quick.parse_quick(text)
+    for document, side in zip(quick.parse_compared(texts), sides, strict=True):
         result = evaluate(loading.load(document))
         told = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
         notes = document.plain().get("notes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,13 @@ def test_a_budget_buys_the_tokens_of_the_plan_that_is_shown(run_cli: RunCli) -> 
     token, in 213 hours, which are 256 USD at 1.2; the question keeps the length of the plan."""
     said = run_cli("quick", "how many tokens of a 1B for $315 with one A100 at $1.2/h").stdout
     assert said.startswith("ANSWER  tokens-by-deadline: ~22B tokens")
+
+
+@pytest.mark.slow
+def test_ways_to_fine_tune_are_compared_at_one_micro_batch(run_cli: RunCli) -> None:
+    # Each side of its own takes what fills its device, so that QLoRA seemed to need more than LoRA.
+    done = run_cli("quick", "qlora vs lora vs full llama3.1-8b on h100")
+    first = done.stdout.splitlines()[0]
+    memory = [Fraction(one) for one in re.findall(r"([\d.]+)\sGiB", first)][:3]
+    assert memory == sorted(memory) and "full: does not fit" in first
+    assert "Assumed for each:" in done.stdout and "training.micro_batch 1" in done.stdout

@@ -33,7 +33,7 @@ from planner.documents.source import expand_keys
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 
-LENGTH = "training.sequence_length"
+SEQUENCE = "training.sequence_length"
 #: Changes of a configuration as they stand on a line: `train.micro_batch_size=2`.
 OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 #: How Megatron-Bridge takes a model from the Hub.
@@ -283,8 +283,8 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         keys["model"] = {"extends": base, **changed} if changed else base
     devices, counted = _count_processes(text, command, fixed, place)
     keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
-    if LENGTH not in keys and "model" in keys:
-        keys[LENGTH] = pick_length(keys["model"], terms.get_usual("tuned length").value)
+    if SEQUENCE not in keys and "model" in keys:
+        keys[SEQUENCE] = pick_length(keys["model"], terms.get_usual("tuned length").value)
     if "cluster" in keys:
         keys = {key: value for key, value in keys.items() if not key.startswith("cluster.")}
     else:
@@ -301,14 +301,14 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         for key, what in (
             ("cluster.accelerator", "an assumption"),
             ("cluster.devices", "the fewest that it takes"),
-            (LENGTH, "an assumption"),
+            (SEQUENCE, "an assumption"),
         )
         if key not in fixed and "cluster" not in fixed and key not in came_from
         if not (key == "cluster.devices" and devices)
     ]
     lines = [*(command.lines if command else ()), *open_, *lines]
     came_from = {
-        **dict.fromkeys(("cluster.accelerator", LENGTH), ("no key says it",)),
+        **dict.fromkeys(("cluster.accelerator", SEQUENCE), ("no key says it",)),
         "cluster.devices": (counted,),
         **came_from,
         **dict.fromkeys(fixed, ("--set",)),

@@ -11,7 +11,7 @@ text does not give are assumed, and printed as such.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
@@ -28,11 +28,12 @@ from planner.documents.source import SEARCHED, lookup
 from planner.documents.yaml_nodes import Node
 
 
-def parse_quick(text: str) -> Node:
+def parse_quick(text: str, least: bool = False) -> Node:
     """Parse a line of text into the plan document that it describes.
 
     Args:
         text: the line, at most ``LONGEST`` characters.
+        least: whether what it leaves open is what takes the least memory.
 
     Returns:
         The document, each value at its column of the text.
@@ -47,6 +48,8 @@ def parse_quick(text: str) -> Node:
     for pieces in splits.list_splits(corrected):
         try:
             said = _collect_values(corrected, pieces)
+            if least:
+                said["least"] = Said(True)
             documents.append(build_document(text, LineValues(complete_values(said))))
         except PlanError as error:
             errors.append(error)
@@ -59,7 +62,7 @@ def parse_quick(text: str) -> Node:
         ]
         raise terms.ask_for("two", None, ", ".join(keys))
     left = splits.list_left_out(corrected)  # words that stand inside of a phrase are no such
-    bare = parse_quick(splits.blank(corrected, left)) if left else documents[0]
+    bare = parse_quick(splits.blank(corrected, left), least) if left else documents[0]
     if bare.plain() | {"name": ""} != first | {"name": ""}:
         raise PlanError([splits.refuse_words(corrected, one, ()) for one in left])
     return documents[0]
@@ -72,6 +75,14 @@ def list_ignored(text: str) -> tuple[list[str], list[str], list[str]]:
     held = [(one.cut(text), one.values or ()) for one in splits.list_splits(text)[0]]
     ignored, unused = ([one for one, of in held if kind in of] for kind in ("ignored", "unused"))
     return ignored, [one.cut(text) for one in splits.list_left_out(text)], unused
+
+
+def parse_compared(texts: Sequence[str]) -> list[Node]:
+    """Parse lines that are compared; ways to fine-tune with the least memory of each, so that they
+    differ in nothing that a search chose of one alone."""
+    found = [parse_quick(one) for one in texts]
+    ways = [lookup(one.plain(), "training.lora") for one in found]
+    return [parse_quick(one, True) for one in texts] if ways != ways[:1] * len(ways) else found
 
 
 def split_alternatives(text: str) -> list[str]:

@@ -63,7 +63,7 @@ def complete_values(said: LineValues) -> dict[str, Said]:
     runs.choose_device(said)
     runs.add_price(said, asked)
     if said.pop("least", None):
-        said.assume(*terms.LEAST)
+        said.assume(*terms.SMALLEST)
     layout = {key for key in said if key.startswith(("parallelism.", "cluster.accelerator"))}
     whole = layout == {"parallelism.zero", "cluster.accelerator"} and "largest-batch" in asked
     if whole and runs.count_holding(said, 1, "kept") == 1:

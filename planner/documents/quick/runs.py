@@ -46,7 +46,7 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
     elif asked == ["memory"]:
         said["cluster.devices"] = terms.assume_value(_multiply_degrees(said), without["alone"])
         if not {"batch", "batch_tokens", *terms.COUNTS} & {*said}:  # not as many as fill a device
-            said.assume(*terms.LEAST)
+            said.assume(*terms.SMALLEST)
     one = said.get("cluster.devices")
     if {*without["found"]} & {*asked} and "cluster" not in said:
         if one and one.why:
