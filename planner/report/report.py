@@ -32,65 +32,11 @@ def render_page(template: str, **given: Any) -> str:
 
 
 def _strip_blanks(text: str) -> str:
-    """Strip trailing space and repeated empty lines from Markdown."""
+    """Strip trailing space and repeated empty lines."""
     text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text.strip() + "\n"
-
-
-def _minify_page(text: str) -> str:
-    """Minify a page: its style on one line and, without a script, only the rules that apply; no
-    empty lines, no end tags and quotes that HTML implies (8 % of the size). A page without a style
-    is returned as it is."""
-    if "<style>" not in text or "</style>" not in text:
-        return text
-    head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
-    style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
-    style = re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style)
-    body, script, rest = rest.partition("<script>")
-    body = _PARAGRAPH.sub("", _IMPLIED.sub("", body))
-    from jinja2.utils import url_quote
-
-    linked = set(re.findall(r'href="#([^"]*)"', body))
-    body = _ROW.sub(lambda row: row[0] if url_quote(row[2]) in linked else row[1], body)
-    body = re.sub("<a>(.*?)</a>", r"\1", body)
-    if not script:
-        there = {word for words in _CLASSES.findall(body) for word in words.split()}
-        style = _RULE.sub(lambda rule: rule[0] if _can_match(rule[1], there) else "", style)
-    body = _APOSTROPHE.sub("'", body)
-    body = _QUOTES.sub(lambda quoted: f"={quoted[1]}", body)  # quicker than a pattern with \1
-    text = head + style + body + script + rest
-    text = re.sub(r"(<table>|<tbody>|</table></div>|<article[^>]*>|</h4>)\n", r"\1", text)
-    text = re.sub(
-        r"\n(?=</article>|</table>|<tbody>|</?details\b|<(?:p|div|li|caption)\b)", "", text
-    )
-    return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
-
-
-#: End tags that the next tag implies; text of documents is escaped and holds none.
-_IMPLIED = re.compile(
-    r"</(?:td|th|tr|li|thead|tbody)>(?=\s*</?(?:td|th|tr|li|thead|tbody|tfoot|table|ul|ol)\b)"
-    r"|</caption>\s*(?=<thead>)"
-)
-#: The id of a row or of a link in it: an instance of a quantity. Without links to it it is removed.
-_ROW = re.compile(r'(<(?:tr|a)) id="([^"]*\[[^"]*)"')
-#: Quotation marks in text are escaped, so that these are of attributes.
-_QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
-#: An escaped apostrophe in text, where none must be: before the next tag, no tag ends.
-_APOSTROPHE = re.compile(r"&#39;(?=[^<>]*<)")
-_PARAGRAPH = re.compile(
-    r"</p>(?=\s*<(?:(?:article|details|div|figure|footer|h[1-6]|ol|p|pre|section|ul)\b"
-    r"|/(?:article|details|figcaption|footer|header|section)>))"
-)
-_CLASSES = re.compile(r'class="([^"]*)"')
-_RULE = re.compile(r"([^{}]+)\{[^{}]*\}")
-
-
-def _can_match(selectors: str, there: set[str]) -> bool:
-    """Decide whether one of a rule's selectors may match, given the classes in the page."""
-    each = selectors.split(",") if "(" not in selectors else [""]
-    return any(there.issuperset(re.findall(r"\.([A-Za-z][\w-]*)", one)) for one in each)
 
 
 #: Bytes of a template at most.
@@ -162,14 +108,14 @@ def _render_custom(folder: str, escape: bool, template: str, given: Mapping[str,
 def _fill_template(
     escape: bool, template: str, given: Mapping[str, Any], own: str | None = None
 ) -> str:
-    """Render a template and minify the result.
+    """Render a template, without trailing space and repeated empty lines.
 
     Args:
         escape, template, given: as for ``_render_template``.
         own: a folder whose templates replace those built in; None for none.
     """
     text: str = _make_environment(escape, own).get_template(template).render(given)
-    return _minify_page(text) if escape else _strip_blanks(text)
+    return _strip_blanks(text)
 
 
 @lru_cache(maxsize=4)

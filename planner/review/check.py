@@ -27,7 +27,7 @@ KINDS = (".md", ".html", ".json")
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 _GROUPS = re.compile("[\u202f\u2009,]")
 #: Numbers of references to the list of sources.
-_REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
+_REFERENCE = re.compile(r'#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id="?s\d+"?>')
 _BAR = re.compile("[█░]+")
 #: What is markup of a line, in Markdown and HTML, and how many characters of its words are shown.
 _MARKUP = re.compile(r"<[^<>]*>|\]\([^()]*\)|[\\*`|\[\]~]")

@@ -25,13 +25,22 @@ def test_hours_are_billed_in_whole_increments_and_no_less_than_the_least() -> No
     plain = evaluate(cluster__price="2 USD/h")
     hours = Fraction(plain["time.training_days"].number) * 24
     assert plain["cost.total"].number == pytest.approx(float(2 * hours))
+    interrupted = {
+        "cluster__storage": {"bandwidth": "9 GB/s"},
+        "cluster__failures": {"count": 1, "devices": 8, "period": "9 days"},
+    }
     for increment, least in (("1 h", "0 s"), ("90 min", "0 s"), ("1 s", "24 h")):
         bill = {"increment": increment, "minimum": least}
-        found = evaluate(cluster__price="2 USD/h", cluster__bill=bill)
+        prices = {"cluster__price": "2 USD/h", "cluster__reserved_price": "1 USD/h"}
+        found = evaluate(**prices, **interrupted, cluster__bill=bill)
         each = {"1 h": 1, "90 min": Fraction(3, 2), "1 s": Fraction(1, 3600)}[increment]
         billed = max(24 if least == "24 h" else 0, ceil(hours / each) * each)
         assert found["cost.billed_hours"].number == pytest.approx(float(billed))
         assert found["cost.total"].number == pytest.approx(2 * float(billed))
+        assert found["cost.reserved"].number == pytest.approx(float(billed))
+        whole = ceil(24 * Fraction(found["time.run_days"].number) / each) * each
+        whole = max(24 if least == "24 h" else 0, whole)
+        assert found["cost.run"].number == pytest.approx(2 * float(whole))
 
 
 def test_storage_is_paid_by_the_month_and_egress_once() -> None:

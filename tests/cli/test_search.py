@@ -122,9 +122,9 @@ def test_a_page_draws_the_space_with_the_plans_own_layout_ringed(
     # Two planes; in that of the best each stands at its place with its number.
     close = drawn.split("</svg>")[1]
     assert [f">{number}</text>" in close for number in ("1", "2", "3", "4")] == [True] * 3 + [False]
-    assert close.count("<circle class=end ") in (3, 4)  # and the plainest, where it is another
-    assert drawn.count("class=front ") == 2 and "beyond the axes" in drawn
-    own = [plane for plane in drawn.split("</svg>") if "class=own " in plane]
+    assert close.count('<circle class="end" ') in (3, 4)  # and the plainest, where it is another
+    assert drawn.count('class="front" ') == 2 and "beyond the axes" in drawn
+    own = [plane for plane in drawn.split("</svg>") if 'class="own" ' in plane]
     assert len(own) == 2 or "The ring is the plan" in drawn
     assert "<script" not in drawn and "default-src 'none'" in drawn
     table = text.read_text("utf-8")

@@ -166,7 +166,7 @@ def test_the_report_shows_the_search_that_found_the_layout(file: str, tmp_path: 
     for text in (page.read_text("utf-8"), words.read_text("utf-8")):
         assert "Layouts considered" in text and ("own, 1" in text or "own, simplest" in text)
         assert "layouts, " in text and "fit into memory" in text
-    assert "<circle class=own" in page.read_text("utf-8")  # the ring around the plan's own
+    assert '<circle class="own"' in page.read_text("utf-8")  # the ring around the plan's own
 
 
 @pytest.mark.slow

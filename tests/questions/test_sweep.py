@@ -1010,8 +1010,8 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     half = min((r for r in safe if 2 * r["cluster.devices"] == best["cluster.devices"]),
                key=lambda r: r["cost.total"])  # fmt: skip
     cheaper = f"{100 * (1 - half['cost.total'] / best['cost.total']):.1f}"
-    assert f"<b>{cheaper} % cheaper</b>" in page and page.count("class=deadline ") == 2
-    assert page.count("class=win>") == 2  # one in the table of each task
+    assert f"<b>{cheaper} % cheaper</b>" in page and page.count('class="deadline" ') == 2
+    assert page.count('class="win">') == 2  # one in the table of each task
     text = str(found)
     assert " ".join(text.split("\n  ")[0].split()) == " ".join(lead.split())
     found.write(tmp_path / "page.html")

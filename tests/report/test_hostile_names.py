@@ -117,7 +117,7 @@ def test_a_name_adds_no_element_attribute_or_target(words: str, kind: str) -> No
     hostile = outline(page(words, kind))
     assert hostile.elements <= plain.elements
     assert hostile.attributes <= plain.attributes
-    assert all(target.startswith("href=#") for target in hostile.targets - plain.targets)
+    assert all(target.startswith('href="#') for target in hostile.targets - plain.targets)
 
 
 @cache

@@ -154,7 +154,7 @@ def test_every_key_of_the_schema_has_one_control_with_a_name() -> None:
                 "training.bytes.weight", "training.bytes.reduce", "parallelism.expert",
                 "parallelism.context", "parallelism.replicate", "training.optimizer"):  # fmt: skip
         assert key in keys, key
-    ids = re.findall(r'\bid="?([\w.-]+)', shell)
+    ids = re.findall(r'\bid="([\w.-]+)', shell)
     assert len(ids) == len(set(ids))
 
 

@@ -55,13 +55,19 @@ total.where(billed=True, title="cost of the GPU hours, as billed, and of storage
     "where the plan states them; staff is not in it.",
 )
 
-reserved = dollars(
-    "cost.reserved", r"\pi_run,res", "cost of the GPU hours under a long commitment"
-).equals(device_hours * reserved_price, "The same hours at the price of reserved devices.")
-
-run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False).equals(
+reserved = dollars("cost.reserved", r"\pi_run,res", "cost of the GPU hours under a long commitment")
+run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False)
+reserved.where(billed=False).equals(
+    device_hours * reserved_price, "The same hours at the price of reserved devices."
+)
+run.where(billed=False).equals(
     run_device_hours * price, "The GPU hours on the calendar at the price of the cluster."
 )
+for _cost, _days, _price in ((reserved, training_days, reserved_price), (run, run_days, price)):
+    _cost.where(billed=True).equals(
+        bill_hours(n, _days) * _price + price_storage(_days),
+        "The GPU hours that are billed at this price, and storage and data sent out.",
+    )
 
 million_input = of_a_million(
     "cost.million_input_tokens", r"\pi_in", "cost of a million tokens of prompts"
