@@ -20,8 +20,8 @@ def format_versions() -> str:
     """Return the versions of program, formulas and presets on one line: those of the formulas (with
     symbols, language, inventory and sources) and of the built-in documents are short hashes."""
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
-    pages = (book / f"{name}.py" for name in ("inventory", "notation", "language", "sources"))
-    formulas = _hash_files([*book.glob("formulas/**/*.py"), *pages], book)
+    names = ("inventory.py", "inventory.yaml", "notation.py", "language.py", "sources.py")
+    formulas = _hash_files([*book.glob("formulas/**/*.py"), *(book / name for name in names)], book)
     presets = _hash_files(shipped.glob("**/*.yaml"), shipped)
     return f"trainplan {__version__} (formulas {formulas}, presets {presets})"
 

@@ -3,7 +3,6 @@ site, whose packages are all in Python (``planner.serve.site``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -22,10 +21,6 @@ class HashTrieMap(dict[Any, Any]):
         """Return a copy with one more key."""
         return HashTrieMap({**self, key: value})
 
-    def update(self, *pairs: Any, **named: Any) -> HashTrieMap:  # type: ignore[override]
-        """Return a copy with the pairs as well."""
-        return HashTrieMap({**self, **dict(*pairs, **named)})
-
     def remove(self, key: Any) -> HashTrieMap:
         """Return a copy without a key.
 
@@ -43,10 +38,6 @@ class HashTrieSet(frozenset[Any]):
     def insert(self, value: Any) -> HashTrieSet:
         """Return a copy with one more value."""
         return HashTrieSet({*self, value})
-
-    def update(self, *several: Iterable[Any]) -> HashTrieSet:
-        """Return a copy with the values as well."""
-        return HashTrieSet(self.union(*several))
 
     def discard(self, value: Any) -> HashTrieSet:
         """Return a copy without a value, which may be missing."""

@@ -246,7 +246,7 @@ def test_it_is_read_aloud(result: Result) -> None:
     assert len(drawn) == 1
     assert len("".join(re.findall(r'(?s)<svg class="time".*?</svg>', text))) < 10_000
     for svg in drawn:
-        assert "role=img" in svg
+        assert 'role="img"' in svg
         labels = re.search(r'aria-labelledby="([^"]+)"', svg)
         assert labels and set(labels[1].split()) <= ids
 

@@ -148,17 +148,15 @@ def test_what_stands_in_for_rpds_does_what_it_does(seed: int) -> None:
     rpds = pytest.importorskip("rpds")
     chance = random.Random(seed)
     for kind, steps in (
-        ("HashTrieMap", ("insert", "update", "remove")),
-        ("HashTrieSet", ("insert", "update", "discard")),
+        ("HashTrieMap", ("insert", "remove")),
+        ("HashTrieSet", ("insert", "discard")),
         ("List", ("push_front",)),
     ):
         both = [getattr(of, kind)() for of in (rpds, persistent)]
         for _ in range(60):
             step, key = chance.choice(steps), chance.randrange(6)
             given: tuple[Any, ...] = (key,)
-            if step == "update":
-                given = ([(key, 1)],) if kind == "HashTrieMap" else ([key, 3],)
-            elif step == "insert" and kind == "HashTrieMap":
+            if step == "insert" and kind == "HashTrieMap":
                 given = (key, chance.randrange(9))
             before = [sorted(one) for one in both]
             made, missing = [], []
