@@ -109,7 +109,8 @@ def plot_memory(result: Result) -> MemoryFigure | None:
     fullest = max(groups, key=lambda one: max(one.sizes))
     sizes = [size for one in groups for size in one.sizes]
     unit, texts = format_column([*sizes, capacity.number], "bytes")
-    scale = Fraction(max(sizes) / Fraction(format_column([max(sizes)], "bytes")[1][0]))
+    most = format_column([max(sizes)], "bytes")[1][0]
+    scale = Fraction(max(sizes) / Fraction(most.replace(",", "")))
     figure = build_panels(
         [[list(held.items()) for held in one.parts] for one in groups],
         [texts[i * len(phases) : (i + 1) * len(phases)] for i in range(len(groups))],

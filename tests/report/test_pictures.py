@@ -104,6 +104,15 @@ def test_columns_stand_to_scale() -> None:
     assert pictures.build_panels(stages, [["80"], ["40"]], 1000.0, 1.0).limit is None
 
 
+def test_sizes_of_four_digits_have_a_scale() -> None:
+    """1,011 GiB on one device, below a TiB, are drawn."""
+    model = {"extends": "llama3-70b", "layers": 68}
+    training = {"tokens": "1B", "global_batch": 8}
+    plan = {"model": model, "training": training, "cluster": "hgx-h100", "parallelism": {"zero": 0}}
+    figure = pictures.plot_memory(planner.load(plan).evaluate())
+    assert figure is not None and "1,0" in repr(figure)
+
+
 def test_few_panels_for_many_stages() -> None:
     """Alike stages share one, wherever they stand; the ends stay by themselves."""
 
