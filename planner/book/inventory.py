@@ -164,14 +164,14 @@ def _choose_value(field: Any, values: Values) -> Any:
     return field.format_map(values) if isinstance(field, str) and "{" in field else field
 
 
-def _list_rows(kind: str, values: Values) -> Components:
+def _yield_components(kind: str, values: Values) -> Components:
     """Yield the components of a kind of block whose rows hold."""
     matmuls = _name_matmuls(values) if "gated" in values else ()
     for row in _load_rows()[kind]:
         if not _holds(row, values):
             continue
         if "use" in row:
-            yield from _list_rows(row["use"], values)
+            yield from _yield_components(row["use"], values)
             continue
         names = row.get("for", ("",))
         for name in matmuls if names == "matmuls" else names:
@@ -198,7 +198,9 @@ ROWS_OF = {"stream": "attention"}
 def list_components(kind: str, values: Values) -> Components:
     """Yield the components of a block; weights shared with another block are counted there."""
     side_norms = (f"side_norm_{place + 1}" for place in range(values.get("side_norms", 0)))
-    found = [*_list_rows("core" if values.get("joined") else ROWS_OF.get(kind, kind), values)]
+    found = [
+        *_yield_components("core" if values.get("joined") else ROWS_OF.get(kind, kind), values)
+    ]
     if kind == "stream" and not values.get("joined"):
         found = [piece for piece in found if piece.name not in ("core", *values["without"])]
     found += [Component(name, ONE, h, "norm", type="norm") for name in side_norms]
