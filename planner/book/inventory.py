@@ -161,7 +161,7 @@ def _choose_value(field: Any, values: Values) -> Any:
     if isinstance(field, list):
         rows = (one if isinstance(one, dict) else {"is": one} for one in field)
         field = next((row["is"] for row in rows if _holds(row, values)), None)
-    return field.format_map(values) if isinstance(field, str) and "{" in field else field
+    return field.format(**values) if isinstance(field, str) and "{" in field else field
 
 
 def _yield_components(kind: str, values: Values) -> Components:
