@@ -169,7 +169,7 @@ def _assume_phases(said: LineValues, asked: list[str]) -> bool:
         prompt = said.get("rl.prompt_tokens")
         for key in [key for key in said if key.startswith("rl.")]:
             left = said.pop(key)
-            if key in ("rl.samples", "rl.prompts") and not left.is_assumed:
+            if key != "rl.algorithm" and not left.is_assumed:
                 said.add_note(left.place, f"{key} {left.value}: not used")
         if cap and LENGTH not in said:
             said[LENGTH] = cap._replace(value=cap.value + (prompt.value if prompt else 0))
@@ -214,6 +214,8 @@ def _assume_phases(said: LineValues, asked: list[str]) -> bool:
     both = prompt + cap.value
     both = min(both, longest) if longest and longest >= cap.value else both
     said.setdefault(LENGTH, terms.assume_value(both, "prompt and response together"))
+    if few := said.pop("rl.mini prompts", None):
+        said[terms.BATCH] = few._replace(value=few.value * said["rl.samples"].value)
     responses = said["rl.prompts"].value * said["rl.samples"].value
     each, why = rows["batch"]
     part = responses // each if responses % each == 0 else responses
