@@ -95,7 +95,7 @@ class Framework(NamedTuple):
     refused: Mapping[str, str | None] = {}
     models: Sequence[str] = ()
     builds: Mapping[str, Any] = {}
-    decides: Sequence[str] = ("training", "parallelism", "cluster")
+    decides: Sequence[str] = ("training", "parallelism", "cluster", "memory")
 
     @property
     def calls(self) -> frozenset[str]:

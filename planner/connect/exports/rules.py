@@ -17,7 +17,8 @@ A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
 What is said to ``env.NAME`` is a variable of the environment. A row may stand under a condition, by
 itself or with others below ``rows``: that a key, or one of some, is ``given`` and not 0, ``unless``
 it is, that there are ``several`` or a ``single`` one, that of two keys the values ``differ``, or
-that of the first is ``less``, ``where`` keys have one of the values named for each. Other rows name
+that of the first is ``less``, ``where`` keys have one of the values named for each, or all but
+those (``unlike``). Other rows name
 a ``rule`` with its arguments, a ``section`` that is stated elsewhere, or what the framework
 ``hears`` of: keys that follow from others, change nothing in a launch configuration, or are said by
 a rule; as a mapping, by the key that they stand under.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from inspect import getmembers, isfunction
 from itertools import islice
@@ -37,6 +38,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.connect.exports.table import Elsewhere, ExportDraft, Nearly, Unsaid, mark_experts
 from planner.plans import pipeline
+from planner.plans.document import STACK
 from planner.plans.layout import FOLLOWING, KERNELS, filter_keys
 
 Row = Mapping[str, Any]
@@ -257,6 +259,7 @@ RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     "says": lambda draft, **options: options,
     # A quotient that files of others have, and exports say in another way.
     "read_back": lambda draft, **options: {},
+    "squared": lambda draft, **options: {},  # the hidden size of a model, for "auto"
     "at_least": lambda draft, **options: {},  # of examples in a step that no key says
     # Of our window of so many tokens one is the token itself.
     "before": lambda draft, to, of: {to: (draft.get(of) - 1, 0)},
@@ -275,6 +278,7 @@ CONDITIONS: Mapping[str, Callable[..., object]] = {
     "differ": operator.ne,
     "less": lambda first, second: None not in (first, second) and first < second,
     "where": lambda *among: all(among),
+    "unlike": lambda *among: not all(among),
 }
 
 
@@ -290,6 +294,35 @@ def is_met(get: Callable[[str], Any], name: str, about: str | Sequence[str] | Ro
         return CONDITIONS[name](*(get(key) in values for key, values in about.items()))
     keys = [about] if isinstance(about, str) else about
     return CONDITIONS[name](*map(get, keys))
+
+
+def is_possible(
+    keys: Mapping[str, Any],
+    asked: Container[str] | None,
+    name: str,
+    about: str | Sequence[str] | Row,
+) -> bool:
+    """Check whether a condition holds, or may hold as its keys have not been read yet.
+
+    Args:
+        keys: values by key.
+        asked: the keys that were read so far; None if all are known.
+        name: the condition, one of ``CONDITIONS``.
+        about: the key or keys that it reads.
+    """
+    over = [about] if isinstance(about, str) else about
+    if asked is not None and not all(lift_key(key) in asked for key in over):
+        return True
+    neutral = {"several": 1, "single": 1}.get(name)
+    try:
+        return bool(is_met(lambda key: keys.get(lift_key(key), neutral), name, about))
+    except TypeError:  # no number, which the plan's schema will say
+        return True
+
+
+def lift_key(key: str) -> str:
+    """Return the key of a model that a key of its layers is said by."""
+    return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
 def follow_rows(draft: ExportDraft, rows: Iterable[Row]) -> None:
@@ -315,10 +348,15 @@ def follow_rows(draft: ExportDraft, rows: Iterable[Row]) -> None:
             draft.heard.update(about)
 
 
-def walk_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield all rows, whatever condition they stand under."""
+def walk_rows(rows: Iterable[Row], keys: Mapping[str, Any] | None = None) -> Iterator[Row]:
+    """Yield all rows, whatever condition they stand under; with the keys of a plan that are known,
+    without those whose conditions these keys, and a stack that is not among them, do not meet."""
     for row in rows:
-        yield from walk_rows(row["rows"]) if "rows" in row else [row]
+        name, about = next(iter(row.items()))
+        asked = None if keys is None or name not in CONDITIONS else {*keys, STACK}
+        if asked and not is_possible(keys or {}, asked, name, about):
+            continue
+        yield from walk_rows(row["rows"], keys) if "rows" in row else [row]
 
 
 def list_options(about: Row) -> Iterator[str]:

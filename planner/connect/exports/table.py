@@ -78,12 +78,13 @@ class ExportDraft:
 
     def get(self, key: str) -> Any:
         """Return the plan's value and hear its key; ``layer.KIND.KEY`` is of the first block of a
-        kind."""
+        kind, and a stack has no month."""
         self.heard.add(key)
         if not key.startswith("layer."):
             # What one device alone has no use for is what its launch file says all the same.
             idle = self.plan.derived.get(key) == IDLE
-            return plain(self.plan.document.get(key) if idle else self.plan.get(key))
+            value = plain(self.plan.document.get(key) if idle else self.plan.get(key))
+            return stacks.split_stack(value)[0] if key == STACK and value else value
         _, kind, name = key.split(".")
         return next((block.values.get(name) for block in self.list_blocks(kind)), None)
 
@@ -125,6 +126,9 @@ class ExportDraft:
         name = aliases.find_preset(stacks.KIND, self.framework, known)
         if name is None or of_plan is None:
             return {}
+        own = stacks.split_stack(of_plan)[0]
+        if "engine" in (stack := stacks.load_stack(own)) and stack["extends"] == name:
+            name = own  # the framework with another engine
 
         def get(key: str) -> Any:
             """Return what the plan states itself."""

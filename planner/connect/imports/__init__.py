@@ -201,10 +201,10 @@ def import_run(path: str, changes: Sequence[str] = ()) -> ImportResult | None:
         raise
     if source == "huggingface":
         return None
-    try:
-        return import_file(path, source, True)
-    except PlanError:  # it leaves open what the changes say
+    try:  # what a file leaves open, as devices, decides other keys
         return import_file(path, source, True, changes)
+    except PlanError:  # changes of what was read, which are made to the plan
+        return import_file(path, source, True)
 
 
 def _write_model(config: Any, place: Place) -> ImportResult:

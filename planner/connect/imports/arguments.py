@@ -64,6 +64,8 @@ def collect_arguments(given: Sequence[str], short: bool = False) -> dict[str, An
             name, equals, value = each.partition("=")
             name = name.removeprefix("--").replace("_", "-")
             found[name] = value if equals else True
+        elif re.fullmatch("-[A-Za-z]", each):  # an option of one letter, which has no name here
+            name = None
         elif name is not None:
             found[name] = each if found[name] is True else f"{found[name]} {each}"
     return found

@@ -13,6 +13,11 @@ from planner.base.errors import Place, PlanError
 from planner.documents import yaml_nodes
 
 MOST_BASES, BASE_BYTES = 8, 10_000_000
+#: Options that may name a file of settings.
+NAMING = (
+    *("deepspeed", "fsdp_config", "fsdp-config", "launch.deepspeed-config-file"),
+    *("launch.deepspeed_config_file", "deepspeed_config.deepspeed_config_file"),
+)
 #: A whole number as YAML 1.1 has it, which these frameworks read.
 YAML_DIGITS = re.compile(r"[0-9]{1,3}(_[0-9]{3}){1,5}")
 
@@ -71,6 +76,13 @@ def read_beside(name: Any, place: Place) -> dict[str, Any] | None:
     folders = [folder] if folder.is_absolute() else [folder, PurePosixPath()]
     found = next((str(one / path) for one in folders if files.is_file(str(one / path))), None)
     return None if found is None else flatten_options(read_base(found, ""))
+
+
+def open_named(options: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Replace the files that options of DeepSpeed and FSDP name by what they hold, where they are
+    there (``read_beside``)."""
+    read = {name: read_beside(options[name], place) for name in NAMING if name in options}
+    return {**options, **{name: inner for name, inner in read.items() if inner is not None}}
 
 
 def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from planner.base.errors import Place, PlanError
 from planner.connect.exports import READ_TRAINERS, load_framework
 from planner.connect.exports.rules import list_written
 from planner.connect.imports.arguments import collect_arguments, parse_arguments, parse_word
-from planner.connect.imports.bases import read_beside
+from planner.connect.imports.bases import open_named, read_beside
 from planner.connect.imports.option_table import load_options
 from planner.connect.imports.shell import (
     FILE_ENDINGS,
@@ -173,11 +173,8 @@ def read_command(
                 beside |= {f"launch.{k.rpartition('.')[2]}": v for k, v in config.items()}
                 devices = devices or config.get("num_processes")
             options |= started
-        for option in ("deepspeed", "fsdp-config"):
-            if (inner := read_beside(options.get(option), where)) is not None:
-                del options[option]
-                beside |= {f"{option.replace('-', '_')}.{k}": v for k, v in inner.items()}
-        options = {**beside, **dict(_parse_flag(*one) for one in options.items())}
+        options = dict(_parse_flag(*one) for one in open_named(options, where).items())
+        options = {**open_named(beside, where), **options}
         if not program.framework:
             lines.insert(0, "the objective of this program is unknown: next token, an assumption")
         lines.insert(0, f"read as options of {name}" + (f", which {shown} takes" * bool(shown)))

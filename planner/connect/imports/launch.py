@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
 from pathlib import Path
@@ -13,10 +13,17 @@ from typing import Any, NamedTuple
 from planner.base.display import one_line
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.exports import READ_TRAINERS, Framework, fields, load_framework
-from planner.connect.exports.rules import CONDITIONS, Row, is_met, list_options, walk_rows
+from planner.connect.exports.rules import (
+    CONDITIONS,
+    Row,
+    is_possible,
+    lift_key,
+    list_options,
+    walk_rows,
+)
 from planner.connect.imports import hf, megatron, primus, python_file, trainers
 from planner.connect.imports.arguments import parse_word
-from planner.connect.imports.bases import flatten_options
+from planner.connect.imports.bases import flatten_options, open_named
 from planner.connect.imports.commands import (
     TrainingCommand,
     is_command,
@@ -253,6 +260,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         tree: Mapping[str, Any] = command.options
     else:
         fixed, tree = trainers.parse_changes(changes), _parse_mapping(text, place, known.form)
+        tree = open_named(flatten_options(tree), place)
     options = trainers.Options(tree, text, known, fixed)
     start = _take_program_keys(command, options, fixed) if command else {}
     # The first time for the keys that conditions are about.
@@ -360,7 +368,7 @@ def read_keys(text: str, name: str, plan: Plan) -> dict[str, Any]:
         said = trainers.Options(_parse_mapping(text, place, known.form), text, known)
     else:
         said = _load_values(text, known, place)
-    above = {_lift_key(key): plan.get(_lift_key(key)) for key in _list_conditions(known.rows)}
+    above = {lift_key(key): plan.get(lift_key(key)) for key in _list_conditions(known.rows)}
     before = {key: value for key, value in above.items() if value is not None}
     return _derive_keys(said, known, name, place, before)[0]
 
@@ -493,15 +501,15 @@ def _derive_keys(
         for row in rows:
             key, about = next(iter(row.items()))
             if key in CONDITIONS:
-                if _is_possible(of_plan, of_asked, key, about):
+                if is_possible(of_plan, of_asked, key, about):
                     hear(row["rows"])
                 continue
-            key = _lift_key(key)
+            key = lift_key(key)
             if key.partition(".")[0] not in known.decides or key in keys:
                 continue
             about = {"to": about} if isinstance(about, str) else about
             where = [(one, about[one]) for one in about if one in CONDITIONS and about[one] != key]
-            if not all(_is_possible(of_plan, of_asked, *one) for one in where):
+            if not all(is_possible(of_plan, of_asked, *one) for one in where):
                 continue
             value = _match_option(about, said, place)
             asked.add(key)
@@ -510,7 +518,7 @@ def _derive_keys(
             ):
                 continue
             if value not in (None, -1) and not (
-                value in (0, False) and _lift_key(about.get("given", "")) == key
+                value in (0, False) and lift_key(about.get("given", "")) == key
             ):
                 own = said.given
                 options = dict.fromkeys(one for one in list_options(about) if one in own)
@@ -624,35 +632,6 @@ def _get_degree(keys: Mapping[str, Any], name: str) -> int:
     """Return a parallel size, 1 where it is unknown or no number."""
     size = keys.get(f"parallelism.{name}")
     return size if isinstance(size, int) and size > 0 else 1
-
-
-def _is_possible(
-    keys: Mapping[str, Any],
-    asked: Container[str] | None,
-    name: str,
-    about: str | Sequence[str] | Row,
-) -> bool:
-    """Check whether a condition holds, or may hold as its keys have not been read yet.
-
-    Args:
-        keys: values by key.
-        asked: the keys that were read so far; None if all are known.
-        name: the condition, one of ``CONDITIONS``.
-        about: the key or keys that it reads.
-    """
-    over = [about] if isinstance(about, str) else about
-    if asked is not None and not all(_lift_key(key) in asked for key in over):
-        return True
-    neutral = {"several": 1, "single": 1}.get(name)
-    try:
-        return bool(is_met(lambda key: keys.get(_lift_key(key), neutral), name, about))
-    except TypeError:  # no number, which the plan's schema will say
-        return True
-
-
-def _lift_key(key: str) -> str:
-    """Return the key of a model that a key of its layers is said by."""
-    return key.replace("layer.", "model.", 1) if key.startswith("layer.") else key
 
 
 def _parse_mapping(text: str, place: Place, form: str = "yaml") -> Mapping[str, Any]:

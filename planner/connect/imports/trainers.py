@@ -18,7 +18,7 @@ from planner.base.errors import Place, PlanError
 from planner.connect.exports import VARIABLES, Framework
 from planner.connect.exports.rules import Row, walk_rows
 from planner.connect.imports.bases import flatten_options
-from planner.documents import yaml_nodes
+from planner.documents import source, yaml_nodes
 from planner.plans.layout import ROW
 
 ENVIRONMENT = re.compile(r"^# Environment: (.{1,2000})$", re.MULTILINE)
@@ -53,7 +53,7 @@ class Options(dict[str, Any]):
         }
         # What another file decides is as if this one did, in the words of its row.
         chosen: dict[str, Any] = {}
-        for row in walk_rows(known.rows):
+        for row in walk_rows(known.rows, fixed):
             key, about = next(iter(row.items()))
             if key in fixed and key in known.refused.values() and isinstance(about, Mapping):
                 word = about.get("words", {}).get(fixed[key])
@@ -68,6 +68,9 @@ class Options(dict[str, Any]):
                         *(listed if isinstance(listed, list) else ()),
                         *more,
                     ]
+        for key in [key for key, value in self.given.items() if is_same(value, "auto")]:
+            del self[key], self.given[key]
+            self.open.append(key)
 
     def _rename_options(self, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield options by the names that rows write."""
@@ -179,12 +182,16 @@ def derive_sizes(
     keys["cluster.devices"] = devices
     if keys.get("training.tokens") is None and multiply_sizes("training.tokens"):
         keys["training.tokens"] = multiply_sizes("training.tokens")
+    for row in rows:
+        if row.get("rule") == "squared" and row["to"] in options.open and "model" in keys:
+            keys[row["of"]] = source.load(keys["model"], kind="model").data["hidden"] ** 2
+            options.open.remove(row["to"])
     for row in quotients:
         nodes = _read_count(options[row["to"]])
         if row["of"] == "cluster.devices" and nodes:
             keys.setdefault(row["by"][0], -(-devices // nodes))
-    # Said apart, so that the batch is checked against it.
-    keys.pop("training.gradient_accumulation", None)
+    if "training.global_batch" in keys:  # said apart, so that the batch is checked against it
+        keys.pop("training.gradient_accumulation", None)
     return keys
 
 
