@@ -56,7 +56,7 @@ def load_stack(text: str) -> Mapping[str, Any]:
     """
     name, month = split_stack(text)
     stack: Mapping[str, Any] = resources.load_preset(f"stacks/{name}")
-    below = [load_stack(f"{one}@{month}") for one in _list_below(stack)]
+    below = [load_stack(f"{one}@{month}") for one in _list_stacks_below(stack)]
     dated = {
         name: (
             *(row for base in below for row in base[name]),
@@ -278,14 +278,14 @@ def _iter_releases(text: str) -> Iterator[Node]:
     name, month = split_stack(text)
     path = resources.folder("presets") / "stacks" / f"{name}.yaml"
     root = read_shipped(path, Origin(KIND, f"stack {name}"))
-    for base in _list_below(root.plain()):
+    for base in _list_stacks_below(root.plain()):
         yield from _iter_releases(f"{base}@{month}")
     for _, release in root.entries["releases"].iter_children():
         if str(release.entries["since"].value) <= month:
             yield release
 
 
-def _list_below(stack: Mapping[str, Any]) -> list[str]:
+def _list_stacks_below(stack: Mapping[str, Any]) -> list[str]:
     """List the stacks below one, of which a later one counts before an earlier one."""
     return [stack[key] for key in ("extends", "engine") if key in stack]
 
