@@ -31,6 +31,9 @@ def complete_values(said: LineValues) -> dict[str, Said]:
         said.assume("cluster.devices_per_node")
         each = said["cluster.devices_per_node"].value
         said["hours"] = of_nodes._replace(value=str(Fraction(of_nodes.value) * each))
+    counted = {"training.tokens", "each", "text"} & said.keys()
+    if (post := said.pop("instruct", None)) and not counted:  # weights that are trained already
+        said.setdefault("tuned", post)
     if "rl.algorithm" in said:
         said.setdefault("tuned", said["rl.algorithm"]._replace(value=True))
     trained = {*terms.RUN}

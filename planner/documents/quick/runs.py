@@ -36,7 +36,8 @@ def assume_devices(said: LineValues, asked: list[str], trained: bool) -> None:
     kind = said.get("cluster.accelerator")
     link = load_like("accelerator", kind.value).get("link") or {} if kind else {}
     card = not link or link.get("topology") in ("host", "pair")
-    few = tuned and card and one and not several  # who names a card and tunes has one
+    single = said.pop("one instance", None)
+    few = bool(tuned and (card or single) and one and not several)  # who names one has one
     if {"cluster", "cluster.devices"} & said.keys():
         pass
     elif not asked and trained and "deadline" in limits:
@@ -230,6 +231,14 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
         said["cluster.price"] = Said(f"{price.value} USD/h", price.place, price.why)
     if "cluster.price" in said:  # which is what is paid, however it is called
         said.pop("cluster.purchase", None)
+    if owned := said.pop("bought", None):
+        note, spent_once = f"{owned.value} USD a device: not used", Fraction(owned.value)
+        rate = said["cluster.price"].value if "cluster.price" in said else ""
+        if rate := rate or next((one["price"] for one in listed), ""):
+            months = f"{float(spent_once / units.parse(rate, 'USD/h') / 730):.2g}"
+            texts = numbers.text(spent_once, "USD"), months, rate
+            note = terms.load_phrases()["reasons"]["bought"].format(*texts)
+        said.add_note(owned.place, note)
     if {"cluster", "cluster.price", "cluster.provider"} & said.keys():
         return
     if not ({"budget", "money", "cluster.purchase"} & said.keys() or "cost" in asked):

@@ -99,7 +99,7 @@ def _compile_phrase(say: str) -> tuple[re.Pattern[str], list[str]]:
     def slot(found: re.Match[str]) -> str:
         name, pattern = load_phrases()["slots"][found[1]]
         slots.append(name)
-        return f"(?P<s{len(slots) - 1}>{pattern or f'(?:{MARK}|{BARE})+'})"
+        return f"(?P<s{len(slots) - 1}>{pattern or f'[{MARK}{BARE}]+(?![{MARK}{BARE}])'})"
 
     pattern = _insert_parts(re.sub(r"\{([a-z]+)\}", slot, say.replace(" ", r"[\s_=:-]*")))
     return re.compile(rf"(?:{pattern}){_END}", re.I | re.ASCII), slots
