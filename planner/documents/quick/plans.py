@@ -112,7 +112,9 @@ def complete_values(said: LineValues) -> dict[str, Said]:
         said.add_note(START, "fine-tuning of all weights; LoRA or QLoRA needs less")
     stated = {key for key in (LENGTH, terms.EACH) if key in said and not said[key].is_assumed}
     free = not stated and "length alone" not in said
-    usual, longest = terms.get_usual("tuned length"), models.find_longest(said["model"].value)
+    filled = {terms.EXAMPLES, "pairs"} & said.keys() and terms.EACH not in said
+    usual = terms.get_usual("example length" if filled else "tuned length")
+    longest = models.find_longest(said["model"].value)
     if free and (few := runs.find_few_tokens(said)):
         said[LENGTH] = few
         del said["training.tokens"]

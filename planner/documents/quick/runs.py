@@ -162,6 +162,8 @@ def _estimate_hours(said: LineValues) -> Fraction:
 def _derive_devices(said: LineValues) -> bool:
     """Derive the number of devices from nodes and devices per node, or the reverse; return whether
     only their kind is said."""
+    if these := said.pop("of these", None):
+        said["nodes" if said.pop("some nodes", None) else "cluster.devices"] = these
     nodes, alone = said.pop("nodes", None), said.pop("alone", None)
     if pools := [one for one in said.take("trainers", "rollouts") if one]:
         whole = sum(one.value for one in pools)
