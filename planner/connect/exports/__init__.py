@@ -64,6 +64,7 @@ class Framework(NamedTuple):
         renamed: for patterns of its options, the names that rows use.
         also: options with another spelling: where ``when`` all have such values, it ``means``
             these, and ``adds`` to lists.
+        members: of options that are lists, the members that other options decide.
         parts: patterns of values, whose named groups are options too.
         besides: patterns of options that change nothing in a plan.
         named: patterns of options that change little and have no key: they are named in the answer.
@@ -89,6 +90,7 @@ class Framework(NamedTuple):
     flavors: Mapping[str, Mapping[str, str]] = {}
     renamed: Mapping[str, str] = {}
     also: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    members: Mapping[str, Sequence[str]] = {}
     parts: Mapping[str, str] = {}
     besides: Sequence[str] = ()
     named: Sequence[str] = ()

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 from math import lcm, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,16 @@ LAYERS_EACH = "num-layers-per-virtual-pipeline-stage"
 ACCELERATOR = "h100-sxm-80gb"
 #: Whose models have names without a publisher too.
 FIRST_PUBLISHER = "openai-community"
+#: What a pattern has, and a list of names does not; one that may take long: a repeated group.
+PATTERN, SLOW = re.compile(r"[\\\[(|*?]"), re.compile(r"\)[*+{]|\{|\\[1-9]")
+#: Where transformers has the layers of a decoder, their blocks, and how many layers are tried.
+ABOVE = ("model.", "model.language_model.", "language_model.model.", "model.text_model.")
+BLOCKS, FEW = ("self_attn", "mlp"), 8
+#: Projections that no key names, the first that of no model: a pattern of any name takes it.
+OTHERS = (
+    *("any_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "qkv_proj"),
+    *("gate_up_proj", "in_proj", "out_proj", "fc1", "fc2", "experts.0.gate_proj"),
+)
 #: What the sequences of a step are made of.
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
 
@@ -289,6 +300,9 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
             key: value for key, value in known.builds.items() if shape.get(key, value) != value
         }
         keys["model"] = {"extends": base, **changed} if changed else base
+    if options.dense and source.load(keys["model"], kind="model").data.get("moe"):
+        wrong = f"{options.dense} takes paths of dense layers, none of experts"
+        raise PlanError(wrong, place, "a list of the names of projections")
     devices, counted = _count_processes(text, command, fixed, place)
     keys = trainers.derive_sizes(options, keys, [*walk_rows(known.rows)], devices)
     if SEQUENCE not in keys and "model" in keys:
@@ -665,7 +679,11 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
     """
     to, words = about.get("to"), about.get("words")
     if to and "each" in about and said.get(to) is not None:
-        return _match_each(said.get(to), to, about["each"], place)
+        several = _match_each(said.get(to), to, about["each"], place)
+        if isinstance(said, trainers.Options) and to in said.given:
+            said.dense = to if "mlp" in str(said[to]) else ""
+            said.given[to] = [about["each"][one] for one in several]
+        return several
     if "each" in about and not to:
         pairs = about["each"].items()
         agree = [one for one, word in pairs if all(said.get(k) == v for k, v in word.items())]
@@ -695,10 +713,11 @@ def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Plac
 
 
 def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place) -> list[str]:
-    """Translate the names that an option lists to those of a key.
+    """Translate the names that an option lists to those of a key; of a path through a block of a
+    layer its last name.
 
     Args:
-        given: a list, or text with commas.
+        given: a list, text with commas, or a pattern of paths of modules, as PEFT takes it.
         option: the option, for the error.
         names: their names by ours.
         place: where faults are.
@@ -706,12 +725,44 @@ def _match_each(given: Any, option: str, names: Mapping[str, str], place: Place)
     Raises:
         PlanError: a name that is not among them.
     """
-    listed = given if isinstance(given, list) else re.split(r"[,\s]+", str(given).strip())
     ours = {theirs: name for name, theirs in names.items()}
+    if isinstance(given, str) and PATTERN.search(given):
+        listed: list[str] = _match_modules(given, option, list(ours), place)
+    else:
+        whole = given if isinstance(given, list) else re.split(r"[,\s]+", str(given).strip())
+        ends = (str(one).rpartition(".") for one in whole)
+        listed = [end[2] if end[0] in BLOCKS else "".join(end) for end in ends]
     for one in listed:
         if one not in ours:
-            raise PlanError(Fault.from_pool(f"{option} has {one}", str(one), list(ours), place))
+            raise PlanError(Fault.from_pool(f"{option} has {one}", one, list(ours), place))
     return [ours[one] for one in listed]
+
+
+def _match_modules(pattern: str, option: str, names: Sequence[str], place: Place) -> list[str]:
+    """Match a pattern against the paths of the modules of a decoder.
+
+    Raises:
+        PlanError: it may take long, or it takes other modules or those of some layers alone.
+    """
+    wrong = f"{option} is {one_line(pattern)[:80]}"
+    if len(pattern) > 300 or SLOW.search(pattern) or len(re.findall("[*+]", pattern)) > 6:
+        raise PlanError(f"{wrong}, which is not matched", place, f"a list of {', '.join(names)}")
+    try:
+        takes = re.compile(pattern).fullmatch
+    except re.error as error:
+        raise PlanError(f"{wrong}: {error}", place, f"a list of {', '.join(names)}") from None
+    found: dict[str, set[int]] = {}
+    for above, block, layer in product(ABOVE, BLOCKS, range(FEW)):
+        for name in (*names, *OTHERS):
+            if takes(f"{above}layers.{layer}.{block}.{name}"):
+                found.setdefault(name, set()).add(layer)
+    others = [] if OTHERS[0] in found else [name for name in OTHERS if name in found]
+    some = f"{others[0]} too" if others else "" if found else "no projection of a decoder's layers"
+    if any(len(layers) < FEW for layers in found.values()):
+        some = "some layers alone"
+    if some:
+        raise PlanError(f"{wrong}, which takes {some}", place, f"a list of {', '.join(names)}")
+    return [name for name in names if name in found]
 
 
 def _read_stages(said: LaunchValues, layers: int, count: int, virtual: int) -> Sequence[int] | None:

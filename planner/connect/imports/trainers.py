@@ -32,7 +32,10 @@ class Options(dict[str, Any]):
         known: the framework.
         given: options that the file itself has, without those left to the trainer.
         open: options that it leaves to the trainer ("auto").
+        dense: the option that takes dense layers by their paths, which leave out experts.
     """
+
+    dense = ""
 
     def __init__(
         self, tree: Mapping[str, Any], text: str, known: Framework, fixed: Mapping[str, Any] = {}
@@ -48,6 +51,9 @@ class Options(dict[str, Any]):
             for key, value in self.given.items()
             if is_same(value, "auto") and not self.is_ignored(key)
         ]
+        for key, members in known.members.items():
+            if isinstance(listed := self.given.get(key), list):
+                self.given[key] = [one for one in listed if one not in members] or None
         self.given = {
             k: v for k, v in self.given.items() if v is not None and not is_same(v, "auto")
         }
