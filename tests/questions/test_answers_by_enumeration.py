@@ -269,6 +269,8 @@ def test_the_best_value_is_the_best_of_all_that_keep_the_limits(
         if broken := value.broken(limits):
             short = told(-value.slack(broken[0]), other)
             said = f"{where}: {plainly(str(broken[0]))} is missed by {short}."
+        elif 0 < 1000 * abs(change) < abs(every[at].values[quantity]):
+            said = f"{where}: {quantity} is the same within 0.1 %."
         elif change:
             way = "more" if change > 0 else "less"
             assert way == ("less" if sense == 1 else "more")

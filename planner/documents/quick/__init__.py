@@ -155,7 +155,8 @@ def _map_kinds(pieces: Iterable[splits.Piece]) -> dict[str, set[str]]:
         if key not in load_phrases()["unread"] and key not in load_phrases()["uncompared"]:
             layout = key.startswith("parallelism.") or key == "data alone"
             kind = "layout" if layout else load_phrases()["same kind"].get(key, key)
-            found.setdefault(kind, set()).add(str(value) if kind == key else f"{key} {value}")
+            alone = kind in (key, "cluster.provider")
+            found.setdefault(kind, set()).add(str(value) if alone else f"{key} {value}")
     for kind in {"model", "layout", "method"} & found.keys():  # a family and its size are one
         found[kind] = {" ".join(sorted(found[kind]))}
     return found

@@ -327,9 +327,10 @@ def _compare_probe(goal: Goal, best: Probe, probe: Probe) -> str:
     if probe.broken:
         limit = min(probe.broken, key=probe.share)
         return f"{where}: {limit} is missed by {probe.shortfall(limit)}."
-    change = abs(goal.score_probe(best) - goal.score_probe(probe))
-    if not change:
-        return f"{where}: {goal.quantity} is the same."
+    score = goal.score_probe(best)
+    change = score - goal.score_probe(probe)
+    if 1000 * change < max(score, -score):  # less than the digits that are shown
+        return f"{where}: {goal.quantity} is the same{' within 0.1 %' if change else ''}."
     by = find_definition(probe, goal.quantity).text(change, full=True)
     return f"{where}: {goal.quantity} is {by} {'less' if goal.sense == 1 else 'more'}."
 
