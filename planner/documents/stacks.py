@@ -218,6 +218,14 @@ def set_stack(root: Node, row: Mapping[str, Any]) -> Node:
     return merge_stack(replace(root, value=merge_nodes(root.entries, named.entries)))
 
 
+def find_with_engine(name: str, engine: str) -> str | None:
+    """Find the stack that runs another on an engine, as ``trl-deepspeed`` runs TRL; None if none
+    does."""
+    pair = {"extends": name, "engine": engine}.items()
+    known = ((one, resources.load_preset(f"stacks/{one}")) for one in preset_names(KIND))
+    return next((one for one, stack in known if pair <= stack.items()), None)
+
+
 def find_launcher(text: str | None) -> str | None:
     """Return the framework whose launch files start a stack; None where none is named."""
     launcher: str | None = None if text is None else load_stack(text).get("launcher")

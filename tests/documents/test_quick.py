@@ -357,3 +357,21 @@ def test_any_text_is_a_plan_or_a_fault(text: str) -> None:
         assert all("\n" not in str(fault) for fault in error.faults)
     else:
         yaml.safe_load(quick.write_quick(text, document))
+
+
+@pytest.mark.parametrize(
+    ("said", "stack"),
+    [
+        ("trl sft {} deepspeed zero3", "trl-deepspeed"),
+        ("axolotl {} full finetune, deepspeed zero2", "axolotl-deepspeed"),
+        ("hf trainer {} ds zero3", "transformers-deepspeed"),
+        ("{} llama factory ds z3", "llama-factory-deepspeed"),
+        ("ms swift {} zero3 offload", "ms-swift-deepspeed"),
+        ("axolotl lora {} fsdp", "axolotl"),
+    ],
+)
+def test_who_shards_is_of_the_stack(said: str, stack: str) -> None:
+    """Formats and buckets of DeepSpeed are not FSDP's; a trainer keeps its kernels under both."""
+    line = said.format("llama3-8b") + ", 8xh100, 10M tokens"
+    training = lookup(quick.parse_quick(line).plain(), "training")
+    assert (training["stack"], training.get("implementation")) == (stack, None)

@@ -10,9 +10,10 @@ from typing import Any
 from planner.base import numbers, units
 from planner.base.display import one_line
 from planner.base.numbers import exact_text, plain_text
-from planner.documents import source
+from planner.documents import aliases, source, stacks
 from planner.documents.quick import models, runs, terms
 from planner.documents.quick.terms import LENGTH, START, LineValues, Said, ask_for, load_phrases
+from planner.documents.references import preset_names
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
 SPENT = ("energy", "electricity", "carbon", "cost")  # questions
@@ -388,7 +389,17 @@ def build_document(text: str, said: LineValues) -> Node:
         one_line(" ".join(text.split()))[: terms.get_limit("name")], START, terms.STATED
     )
     launcher, data = said.pop("launcher", None), said.get("parallelism.data")
-    launcher = None if "training.stack" in said else launcher
+    if (stack := said.get("training.stack")) is not None:
+        name = aliases.find_preset("stack", str(stack.value), preset_names("stack"))
+        other = stacks.find_with_engine(name, launcher.value) if launcher and name else name
+        if launcher and other is None:
+            said.add_note(launcher.place, f"{launcher.value}: left out, as {name} does not run it")
+        said["training.stack"] = stack._replace(value=other or name or stack.value)
+        launcher = None
+        if (
+            said.read("training.implementation") == "pytorch"
+        ):  # FSDP, around the models of the stack
+            del said["training.implementation"]
     if data and "cluster.devices" in said:
         degrees = [f"parallelism.{key}" for key in terms.DEGREES[1:]]
         count = prod(said[key].value for key in ("parallelism.data", *degrees) if key in said)
