@@ -346,9 +346,13 @@ def _add_hours(names: Sequence[str], results: Sequence[Any]) -> list[str]:
 def _format_asked(name: str, results: Sequence[Any], sides: Sequence[str] = ("",)) -> str:
     """Format what a line asks for, a quantity or ``verdict``, of one plan or of several, each
     with the words of its side of a comparison."""
+    from planner.documents.quick.runs import name_card
     from planner.report.answer import answer_of
     from planner.results.verdict import VERDICTS, is_host_short
 
+    if name == "card":
+        needed = [one["memory.process"].text() for one in results]
+        return "\n".join(f"ANSWER  {name_card(one)}" for one in needed)
     words = [VERDICTS[one.verdict["state"]].says[0] for one in results]
     says = " and ".join(dict.fromkeys(words))
     quantity = "memory.process" if name == "verdict" else name

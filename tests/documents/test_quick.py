@@ -18,7 +18,7 @@ from planner.api import Plan
 from planner.base import units
 from planner.base.errors import PlanError
 from planner.documents import quick, references, schema, source
-from planner.documents.quick import models, splits, terms
+from planner.documents.quick import models, runs, splits, terms
 from planner.documents.source import lookup
 from planner.documents.yaml_nodes import Node
 from tests.conftest import read_data
@@ -256,6 +256,14 @@ def test_a_misspelt_word_is_corrected_and_said() -> None:
         "'trilion' read as 'trillion'",
         "'tokns' read as 'tokens'",
     ]
+
+
+def test_the_smallest_card_is_the_next_one_with_so_much_memory() -> None:
+    """Datasheets have 12, 16 and 80 GB; 5 % are spare."""
+    assert "RTX 3060 12 GB" in runs.name_card("9 GB")
+    assert "RTX 4060 Ti 16 GB" in runs.name_card("12 GB")
+    assert "80 GB" in runs.name_card("70 GB")
+    assert "takes several" in runs.name_card("1 TB")
 
 
 @pytest.mark.parametrize(("line", "texts"), read_data("documents")["alternatives"])

@@ -147,6 +147,16 @@ def count_holding(said: LineValues, least: int = 8, taken: str = "bytes") -> int
     return next(least << i for i in range(64) if least << i >= needed)
 
 
+def name_card(needed: str) -> str:
+    """Name the smallest common card with so much memory, such as ``10.7 GiB``, in words."""
+    cards = {kind: load_like("accelerator", kind) for kind in terms.list_words("cards")}
+    memory = {kind: units.parse(card.get("memory"), "bytes") for kind, card in cards.items()}
+    least = units.parse(needed, "bytes") * Fraction("1.05")
+    held = sorted((size, kind) for kind, size in memory.items() if size >= least)
+    rows, name = terms.load_phrases()["reasons"], held and cards[held[0][1]].get("name")
+    return str(rows["card"].format(name, needed) if held else rows["no card"].format(needed))
+
+
 def _estimate_hours(said: LineValues) -> Fraction:
     """Estimate the device-hours of a run by 6 FLOPs a parameter and token at a usual utilisation;
     0 where parameters, tokens or the rate of the device are unknown."""
