@@ -150,6 +150,16 @@ def test_deepseek_v3_over_sixteen_stages_is_searched_in_two_chunks_each() -> Non
     assert {(1, "1f1b", None), (1, "1f1b", "ends"), (2, "interleaved", "ends")} <= runs
 
 
+def test_stages_that_a_stack_runs_only_in_chunks_are_searched_in_chunks() -> None:
+    """Megatron-Bridge overlaps experts over stages with virtual stages alone (its comm_overlap.py);
+    DeepSeek-V3 ran on 16 stages and experts over 64 devices (arXiv 2412.19437)."""
+    plan = loading.load(document(DEEPSEEK, 1024, expert_overlap=True), {
+        "training.stack": "megatron-bridge@2026-08",
+    })  # fmt: skip
+    space = Space(plan, {"parallelism.pipeline": (16,), "parallelism.expert": (64,)})
+    assert space.degrees and space.runs and all(virtual > 1 for virtual, _, _ in space.runs)
+
+
 def test_layers_that_divide_are_cut_one_way() -> None:
     space = Space(loading.load(document("llama2-70b", 16, zero=0)))
     assert space.crossed and {run[2] for run in space.runs} == {None}  # 80 layers over powers of 2

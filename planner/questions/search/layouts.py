@@ -152,7 +152,8 @@ class Space:
 
     def build_plan(self, degrees: Degrees) -> Plan:
         """Build a plan with some degrees, and what follows from implementation and loss."""
-        return variant(self.plan, {**self._start_from(degrees.changes), **degrees.kernels})
+        changes = {**degrees.changes, **self._find_run(degrees.named["pipeline"])}
+        return variant(self.plan, {**self._start_from(changes), **degrees.kernels})
 
     def get_kind(self, degrees: Degrees) -> Kind:
         """Build a plan with some degrees, and its case."""
@@ -208,6 +209,7 @@ class Space:
             if devices % math.prod(outer) and faults:
                 continue
             divided = dict(zip(OUTER, outer, strict=True))
+            divided |= self._find_run(divided["parallelism.pipeline"])
             draft = self._once(("outer", *outer), partial(self._draft, divided))
             if not accept(draft.faults):
                 continue
@@ -289,6 +291,13 @@ class Space:
                 for schedule in self.options.get(SCHEDULE, free):
                     if pipeline.suits(schedule, virtual) and (stages > 1 or schedule == "1f1b"):
                         yield virtual, schedule, cut
+
+    def _find_run(self, stages: int) -> dict[str, Any]:
+        """Return the first pipeline of so many stages that the stack runs if it refuses a plain one
+        (expert overlap of Megatron-Bridge needs virtual stages), else nothing."""
+        plain = self._find_limits({VIRTUAL: 1}).get("parallelism.pipeline", (stages,))
+        runs = iter(()) if stages in plain else self._yield_runs(stages)
+        return dict(zip(layout.RUN, next(runs, ()), strict=False))
 
     def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
         """Yield the pipelines that can run a share of the batch, each with a micro-batch."""
