@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks import spread
+from benchmarks import measured, spread
 from planner.base import units
 from planner.base.display import columns
 from planner.documents.references import list_runs, locate_file, preset_names, read_document
@@ -36,7 +36,7 @@ from planner.questions.plan_questions import evaluate
 from planner.results import intervals
 from planner.results.result import Result
 
-STEP = "time.step_seconds"
+STEP, MFU = "time.step_seconds", "time.mfu"
 #: What a newcomer types of a run, and of the bytes of a parameter.
 TYPED = ("tokens", "sequence_length", "global_batch", "precision", "lora")
 FORMATS = ("master", "state")
@@ -45,8 +45,11 @@ OPEN = ("framework and release", "framework")
 HEAD = """\
 # Step under the software that ran published runs over the step under the software that a plan of
 # them gets where it names none, each with the layout that a search finds, less 1: 5th and 95th
-# percentile of a new source, by the rule of benchmarks/spread.py. Written by benchmarks.practice.
+# percentile of a new source, by the rule of benchmarks/spread.py; and the published runs whose
+# utilisation none exceeds on as many devices. Written by benchmarks.practice.
 """
+#: What published runs are told apart by, and the devices, of which more are harder.
+REACHED_BY = ("cluster.accelerator.architecture", "training.precision", "cluster.devices")
 
 
 class NewcomerRow(NamedTuple):
@@ -57,6 +60,7 @@ class NewcomerRow(NamedTuple):
         quantity, measured: what was measured, and its value in its unit.
         ratio: step of the newcomer's plan over that of the published plan.
         off: prediction of the published plan over the measured value, less one.
+        reached: its architecture, number format and devices, and its measured utilisation.
         today: under the software of today.
         then: under that of the run's month, with its framework where a plan can name it.
         apart: logarithm of the step under the software that ran over the one under the software
@@ -69,6 +73,7 @@ class NewcomerRow(NamedTuple):
     measured: float
     ratio: float
     off: float
+    reached: tuple[Any, ...]
     today: Result
     then: Result
     apart: Mapping[str, float]
@@ -94,15 +99,25 @@ def compare_runs(names: list[str]) -> Iterator[NewcomerRow]:
             own = {**month, "stack": f"{software}@{row['date']}"}
         typed = (load(strip_run(data.plain(), **kept)) for kept in ({}, month, own))
         today, dated, then = map(evaluate, typed)
-        measured = units.parse(row["value"], today[quantity].unit)
+        value = float(units.parse(row["value"], today[quantity].unit))
         named = then.plan.get("training.implementation") == software
         pairs = zip(OPEN, (today, dated), strict=True) if named else ()
         apart = {key: math.log(then[STEP].number / one[STEP].number) for key, one in pairs}
+        predicted = float(run[quantity].number)
+        mfu = float(run[MFU].number) * (1 + measured.slower(quantity, value, predicted))
         yield NewcomerRow(
-            name, row["source"], quantity, float(measured),
-            float(today[STEP].number / run[STEP].number),
-            float(run[quantity].number / measured) - 1, today, then, apart,
+            name, row["source"], quantity, value, float(today[STEP].number / run[STEP].number),
+            predicted / value - 1, (*map(run.plan.get, REACHED_BY), mfu), today, then, apart,
         )  # fmt: skip
+
+
+def list_best(rows: list[NewcomerRow]) -> Iterator[str]:
+    """Format the runs whose utilisation none of their kind exceeds on as many devices."""
+    for (*kind, devices, mfu), name in sorted((row.reached, row.name) for row in rows):
+        others = [row.reached[2:] for row in rows if [*row.reached[:2]] == kind]
+        if not any(count >= devices and one > mfu for count, one in others):
+            keys = "architecture: {}, precision: {}".format(*kind)
+            yield f"  - {{{keys}, devices: {devices}, mfu: {mfu:.3f}, run: {name}}}\n"
 
 
 def find_spread(rows: list[NewcomerRow], left_out: str = "") -> dict[str, spread.Interval]:
@@ -156,7 +171,8 @@ def main() -> None:
     near = sum(ratio <= 1.05 for ratio in ratios)
     spans = f"median {median(ratios):.3f}, most {max(ratios):.3f}, {near} at most 1.05"
     sys.stdout.write(f"\n{len(rows)} runs: {spans}, measured value inside in {now}, then {once}\n")
-    sys.stdout.write(document := format_document(find_spread(rows)))
+    document = f"{format_document(find_spread(rows))}best:\n{''.join(list_best(rows))}"
+    sys.stdout.write(document)
     if options.unstated:
         options.unstated.write_text(document, "utf-8")
 

@@ -11,7 +11,8 @@ cache, the process as the driver shows it) and what runs (all weights, experts, 
 the host), written by ``benchmarks.memory_accuracy --bands``.
 
 presets/efficiency/practice.yaml holds how far the software that ran a published run lies from the
-one that a plan of it gets where it names none, written by ``benchmarks.practice --unstated``.
+one that a plan of it gets where it names none, and the runs of the highest utilisation, written by
+``benchmarks.practice --unstated``.
 
 presets/efficiency/order.yaml holds how surely predicted times put layouts in order, written by
 ``benchmarks.order --order``.
@@ -111,6 +112,20 @@ def widen_band(band: Basis, row: Mapping[str, Any]) -> Basis:
     ends = " to ".join(numbers.text(row[end], style="change", digits=2) for end in ("low", "high"))
     kind = f"{band.kind}; {row['leaves_open']} not stated: {ends} (training.stack)"
     return band._replace(low=min(low, Fraction(0)), high=max(high, Fraction(0)), kind=kind)
+
+
+def find_best_run(get: Callable[[str], Any]) -> Mapping[str, Any] | None:
+    """Return the published run of the highest utilisation on at least as many devices as a plan
+    has, of its architecture and number format; the largest where none has as many.
+
+    Args:
+        get: returns the value of a dotted key of the plan, None where there is none.
+    """
+    kind = get("cluster.accelerator.architecture"), get("training.precision")
+    rows = resources.load_preset("efficiency/practice")["best"]  # the more devices the later
+    rows = [row for row in rows if (row["architecture"], row["precision"]) == kind]
+    more = (row for row in rows if row["devices"] >= get("cluster.devices"))
+    return next(more, rows[-1] if rows else None)
 
 
 @cache

@@ -19,6 +19,7 @@ from planner.base.sandbox import Record, computed_field
 from planner.documents import stacks
 from planner.documents.source import SEARCHED, SPLIT
 from planner.engine.lower import SIZE_ONLY
+from planner.plans import error_bands
 from planner.plans.layout import DEGREES, format_option, pick_shown
 from planner.plans.pipeline import cut_rule
 from planner.questions.sensitivity import rank_measures, twice
@@ -559,6 +560,13 @@ class Overview(Record):
         step = self._result.get(STEP)
         if said and step is not None and step.assumption == DEFAULT_RATES:
             said.append(f"times rest on {DEFAULT_RATES}")
+        best, mfu = error_bands.find_best_run(self._result.plan.get), self._result.get("time.mfu")
+        if said and best and mfu is not None and mfu.number > best["mfu"]:
+            reached = f"{numbers.text(best['mfu'], style='share')} ({best['run']})"
+            said.append(
+                f"no published run on as many {best['architecture']} devices reaches this "
+                f"utilisation, the best {reached} on {best['devices']:,}"
+            )
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 
     @property

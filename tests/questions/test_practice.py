@@ -12,6 +12,7 @@ from planner.cli import main as cli
 from planner.connect import exports
 from planner.documents import stacks
 from planner.documents.references import list_runs
+from planner.plans import error_bands
 from planner.questions import write_back
 from planner.questions.expert_path import find_expert_path, find_nearest_run, list_unpublished
 from planner.questions.loading import load
@@ -71,6 +72,24 @@ def test_a_degree_that_nobody_ran_is_taken_only_where_no_other_fits(
     assert degrees == [tensor, context]
     told = plan.derived["parallelism.tensor"]
     assert ("nobody is known to have run" in told) == any(stacks.iter_untried(plan.get))
+
+
+def test_the_best_published_run_has_as_many_devices() -> None:
+    """175B on 1,024 A100: 141,306 tokens/s (NeMo Megatron 22.06) of 6 N + 12 l h s FLOPs each."""
+    plan = {"cluster.accelerator.architecture": "ampere", "training.precision": "bf16"}
+    best = {n: error_bands.find_best_run((plan | {"cluster.devices": n}).get)
+            for n in (32, 64, 600, 1024, 9999)}  # fmt: skip
+    assert [best[n]["run"] for n in (64, 1024)] == [
+        "runs/llama-13b-a100",
+        "runs/gpt3-175b-nemo-a100",
+    ]
+    flops = 141306 * (6 * 174.6e9 + 12 * 96 * 12288 * 2048)
+    assert best[1024]["mfu"] == pytest.approx(flops / 1024 / 312e12, rel=0.02)
+    assert best[64]["mfu"] == pytest.approx(0.705, rel=0.02)  # arXiv 2311.05610, table 3
+    assert all(best[n]["devices"] >= n for n in (32, 64, 600, 1024))
+    shares = [best[n]["mfu"] for n in best]
+    assert shares == sorted(shares, reverse=True)
+    assert error_bands.find_best_run({"training.precision": "bf16"}.get) is None
 
 
 @pytest.mark.slow(every=5)
