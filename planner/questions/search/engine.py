@@ -420,7 +420,10 @@ def split_stages(
         yield plan, options
         return
     told: dict[tuple[Any, ...], list[int]] = {}
-    for stage in options.get(ZERO, ROW[ZERO].values):
+    asked = options.get(ZERO, ROW[ZERO].values)
+    if plan.get("cluster.devices") == 1:  # which shards nothing, but fetches weights under ZeRO-3
+        asked = [stage for stage in asked if stage not in (1, 2)] or asked
+    for stage in asked:
         document = change_document(plan.document, {ZERO: stage})
         told.setdefault(tuple(map(str, map(document.get, list_settable(stack)))), []).append(stage)
     own = tuple(map(str, map(plan.document.get, list_settable(stack))))
