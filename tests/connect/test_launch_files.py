@@ -379,3 +379,18 @@ def test_a_launch_file_stands_where_a_plan_does(run_cli: RunCli, tmp_path: Path)
     file.write_text("nodel: llama3-8b\ntraining: {tokens: 1B}\n", encoding="utf-8")
     done = run_cli(str(file))
     assert done.returncode == 2 and "did you mean 'model'?" in done.stderr
+
+
+@pytest.mark.parametrize("row", read_data("torchtitan_toml"), ids=lambda row: row["source"])
+def test_a_toml_file_of_torchtitan_is_read(row: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(row["text"], "utf-8")
+    if "fault" in row:
+        with pytest.raises(PlanError, match=re.escape(row["fault"])):
+            imports.import_run(str(path), ["cluster.devices=64"])
+        return
+    read = imports.import_run(str(path), ["cluster.devices=64"])
+    assert read is not None
+    plan = loading.load(read.document)
+    assert {key: plan.get(key) for key in row["read"]} == row["read"]
+    assert not [line for line in read.said if line.startswith("unknown")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
@@ -206,7 +207,8 @@ def read_launch(
                 allowed = (
                     "a flavor of torchtitan's registries, or layers by its families' functions"
                 )
-                raise PlanError("no known model", place, allowed)
+                named = one_line(str(said.get("model.flavor") or ""))[:60]
+                raise PlanError("no known model" + f": {named}" * bool(named), place, allowed)
             document["model"] = flavor
     stated, counted = _count_processes(text, said.command, fixed, place)
     cluster = {"accelerator": ACCELERATOR, "devices": stated or least}
@@ -417,6 +419,9 @@ def _load_values(
         found: Mapping[str, Any] = command.options
     elif known.options and (changes := _parse_changes(text)):
         found = changes
+    elif place.file.endswith(".toml"):
+        said_there = flatten_options(_parse_toml(text, place)).items()
+        found = {trainers.rename_option(known, key): value for key, value in said_there}
     elif known.form == "python" and not place.file.endswith((".yaml", ".yml")):
         found = python_file.read_python(text, place, known.calls, function)
     elif known.name in ("maxtext", "torchtitan") and primus.is_primus(text):
@@ -659,6 +664,20 @@ def _parse_mapping(text: str, place: Place, form: str = "yaml") -> Mapping[str, 
     if not isinstance(found, Mapping):
         raise PlanError("not a launch file: not a mapping", place)
     return found
+
+
+def _parse_toml(text: str, place: Place) -> Mapping[str, Any]:
+    """Parse TOML, whose fractions are exact.
+
+    Raises:
+        PlanError: it is none, at its line.
+    """
+    try:
+        return tomllib.loads(text, parse_float=Fraction)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"line (\d+), column (\d+)", str(error))
+        where = place._replace(line=int(at[1]), column=int(at[2])) if at else place
+        raise PlanError(f"not TOML: {str(error).partition(' (at')[0]}", where) from None
 
 
 def _match_option(about: Mapping[str, Any], said: Mapping[str, Any], place: Place) -> Any:
