@@ -169,6 +169,15 @@ def test_what_no_row_knows_is_told_by_its_name() -> None:
     assert "unknown to transformers 5.23: fancy_new_option" in said
 
 
+def test_that_nothing_divides_the_weights_is_told() -> None:
+    told = "no key says parallelism.zero: whole copies, unless a file of its launcher divides them"
+    chosen = ["model=llama3-8b", "cluster.devices=8"]
+    for more, is_told in (("", True), ("fsdp: full_shard\n", False)):
+        text = f"per_device_train_batch_size: 2\n{more}"
+        said = launch.read_trainer(text, "transformers", Place("run"), chosen).said
+        assert (told in said) == is_told
+
+
 def test_a_precision_that_the_trainer_fills_in_is_no_precision_of_the_file() -> None:
     text = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
     read = launch.read_trainer(text, "deepspeed", Place("run"), ["model=llama3-8b"])

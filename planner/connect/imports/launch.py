@@ -42,7 +42,7 @@ from planner.documents.source import expand_keys
 from planner.plans.document import Plan
 from planner.plans.plan import build_plan
 
-SEQUENCE = "training.sequence_length"
+SEQUENCE, ZERO = "training.sequence_length", "parallelism.zero"
 #: Changes of a configuration as they stand on a line: `train.micro_batch_size=2`.
 OVERRIDE = re.compile(r"([a-z_]+(?:\.[a-z_0-9]+)+)=(.*)", re.DOTALL)
 #: How Megatron-Bridge takes a model from the Hub.
@@ -68,6 +68,8 @@ OTHERS = (
     *("any_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "qkv_proj"),
     *("gate_up_proj", "in_proj", "out_proj", "fc1", "fc2", "experts.0.gate_proj"),
 )
+#: Whose weights a file of their launcher may divide (`accelerate launch --config_file`).
+WITH_LAUNCHER = ("transformers", "trl", "axolotl", "llama-factory", "ms-swift")
 #: What the sequences of a step are made of.
 BATCH = ("training.micro_batch", "training.gradient_accumulation", "parallelism.data")
 
@@ -281,7 +283,7 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
     above = {"parallelism.zero": 0, **first, **fixed}
     keys, came_from = _derive_keys(options, known, name, place, above, start)
     came_from |= dict.fromkeys(start, ("its command",))
-    keys = {"parallelism.zero": 0, **keys, **fixed}
+    keys = {ZERO: 0, **keys, **fixed}
     if "model" not in keys and not any(key.startswith("model.") for key in keys):
         option = next((key for key in known.models if key in options), "")
         named = str(options.get(option, ""))
@@ -330,6 +332,11 @@ def read_trainer(text: str, name: str, place: Place, changes: Sequence[str] = ()
         if key not in fixed and "cluster" not in fixed and key not in came_from
         if not (key == "cluster.devices" and devices)
     ]
+    whole = command is None and not keys[ZERO] and plan.get("cluster.devices") > 1
+    if whole and ZERO not in fixed and known.name in WITH_LAUNCHER:
+        open_.append(
+            f"no key says {ZERO}: whole copies, unless a file of its launcher divides them"
+        )
     lines = [*(command.lines if command else ()), *open_, *lines]
     came_from = {
         **dict.fromkeys(("cluster.accelerator", SEQUENCE), ("no key says it",)),
