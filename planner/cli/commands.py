@@ -282,10 +282,13 @@ def _run_quick(options: argparse.Namespace) -> int | str:
     notes = document.plain().get("notes")
     lead = [*([f"Note: {notes}"] if notes else []), *_list_left_out(*without), *lead]
     below = quick.list_assumptions(document, result.plan.get, list_reasons(result.plan))
+    cheapest = [one.found for one in asked.answers if one.name == "cheapest"]
+    solved = {one.found.domain.key for one in asked.answers if hasattr(one.found, "domain")}
+    solved |= {"cluster.accelerator", "cluster.price"} if cheapest else set()
+    below = [one for one in below if one.partition(" ")[0] not in solved]  # an answer is none
     below = _list_assumed("Assumed", below)
     below += [f"Spelling: {', '.join(corrected)}"] if corrected else []
     below += [f"Ignored: {', '.join(ignored)}"] if ignored else []
-    cheapest = [one.found for one in asked.answers if one.name == "cheapest"]
     offers = "\n".join(answers.format_offers(cheapest[0], OFFERS)) if cheapest else ""
     planned = all(hasattr(one.found, "holds") for one in asked.answers)  # not a size of model alone
     verdict, _, body = (report.as_text(result, options.format) if planned else "").partition("\n\n")

@@ -68,3 +68,17 @@ def test_ways_to_fine_tune_are_compared_at_one_micro_batch(run_cli: RunCli) -> N
     memory = [Fraction(one) for one in re.findall(r"([\d.]+)\sGiB", first)][:3]
     assert memory == sorted(memory) and "full: does not fit" in first
     assert "Assumed for each:" in done.stdout and "training.micro_batch 1" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_is_asked_for_is_not_assumed_as_well(run_cli: RunCli) -> None:
+    """The devices of 'how many' and the length of 'longest' are answers, not what a search began
+    with."""
+    for line, key in (
+        ("how many h100 for gpt2-xl on 100B tokens in 3 days", "cluster.devices"),
+        ("longest context of gpt2-xl on 8 h100", "training.sequence_length"),
+    ):
+        shown = run_cli("quick", line).stdout
+        assumed = shown.partition("Assumed:\n")[2].partition("\n\n")[0]
+        assert shown.startswith("ANSWER") and "training.optimizer" in assumed
+        assert key not in assumed
