@@ -565,7 +565,7 @@ class Overview(Record):
             reached = f"{numbers.text(best['mfu'], style='share')} ({best['run']})"
             said.append(
                 f"no published run on as many {best['architecture']} devices reaches this "
-                f"utilisation, the best {reached} on {best['devices']:,}"
+                f"utilisation, the best {reached} on {numbers.text(best['devices'])}"
             )
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
 

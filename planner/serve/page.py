@@ -254,7 +254,10 @@ def open_file(body: Body) -> dict[str, Any]:
     model = current.get("model") if isinstance(current, dict) else None
     with TemporaryDirectory() as folder, chdir(folder), files.restrict_reading(folder):
         files.write_text(called, file)
-        run = import_run(called, [f"model={model}"] if isinstance(model, str) else [])
+        try:
+            run = import_run(called)
+        except PlanError:  # the model of a file comes before the current one
+            run = import_run(called, [f"model={model}"] if isinstance(model, str) else [])
     if run is not None:
         remarks = "".join(f"# {one_line(line)}\n" for line in run.said)
         return {"text": f"{remarks}name: {quote_json(called)}\n{run.text}"}

@@ -23,7 +23,7 @@ def test_an_export_is_written_and_what_it_cannot_say_is_told(
     file = tmp_path / "deepspeed.json"
     done = run_cli("export", PLAN, "--to", "deepspeed", "-o", file, "--set", "parallelism.zero=2")
     assert (done.returncode, done.stdout) == (0, "")
-    assert json.loads(file.read_text(encoding="utf-8"))["zero_optimization"] == {"stage": 2}
+    assert json.loads(file.read_text(encoding="utf-8"))["zero_optimization"]["stage"] == 2
     assert "deepspeed: parallelism.pipeline 8: PipelineModule" in done.stderr
 
 

@@ -247,7 +247,7 @@ def add_price(said: LineValues, asked: Iterable[str]) -> None:
         note, spent_once = f"{owned.value} USD a device: not used", Fraction(owned.value)
         rate = said["cluster.price"].value if "cluster.price" in said else ""
         if rate := rate or next((one["price"] for one in listed), ""):
-            months = f"{float(spent_once / units.parse(rate, 'USD/h') / 730):.2g}"
+            months = numbers.text(spent_once / units.parse(rate, "USD/h") / 730)
             texts = numbers.text(spent_once, "USD"), months, rate
             note = terms.load_phrases()["reasons"]["bought"].format(*texts)
         said.add_note(owned.place, note)
