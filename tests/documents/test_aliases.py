@@ -69,7 +69,7 @@ def test_a_name_is_understood_as_others_write_it(kind: str, name: str, preset: s
 
 #: Of which no weights are published there.
 NOT_ON_THE_HUB = {
-    *("fairseq-moe-15b", "opt-175b"),
+    *("fairseq-moe-15b", "opt-175b", "nemotron4-15b"),
     "dit-xl-2",
     *(n for n in references.preset_names("model") if "gpt3" in n),
 }
