@@ -564,7 +564,7 @@ class Overview(Record):
         if said and best and mfu is not None and mfu.number > best["mfu"]:
             reached = f"{numbers.text(best['mfu'], style='share')} ({best['run']})"
             said.append(
-                f"no published run on as many {best['architecture']} devices reaches this "
+                f"no run in presets/runs on as many {best['architecture']} devices reaches this "
                 f"utilisation, the best {reached} on {numbers.text(best['devices'])}"
             )
         return f"90 % intervals from published runs: {'; '.join(said)}" if said else ""
